@@ -1,0 +1,1 @@
+"""Facts as data. Imports nothing of ours but errors and findings."""

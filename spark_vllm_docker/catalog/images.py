@@ -1,0 +1,51 @@
+"""Images that spark-recipe can build itself: one folder with an `image.yaml` under `launch/images/`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from spark_vllm_docker.catalog.shipped import find_shipped
+
+
+@dataclass(frozen=True, slots=True)
+class BuildableImage:
+    """An image of `launch/images/`: `repository:tag` is built from `folder`.
+
+    `tag_build_arg` is the Dockerfile argument that gets the tag. `prepare` is a script that runs on
+    the host before the build and puts the context together.
+    """
+
+    repository: str
+    folder: Path
+    about: str
+    default_tag: str
+    tag_build_arg: str
+    prepare: str
+
+
+def load_buildable_images() -> dict[str, BuildableImage]:
+    """All images of `launch/images/`, by repository."""
+    images = {}
+    for file in sorted(find_shipped("launch").glob("images/*/image.yaml")):
+        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        image = BuildableImage(
+            repository=data["repository"],
+            folder=file.parent,
+            about=data["about"],
+            default_tag=str(data["default_tag"]),
+            tag_build_arg=data["tag_build_arg"],
+            prepare=data["prepare"],
+        )
+        images[image.repository] = image
+    return images
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """Split `repository:tag`; the tag is empty when there is none (or a digest instead)."""
+    repository, colon, tag = reference.rpartition(":")
+    if not colon or "/" in tag or "@" in repository:
+        return reference, ""
+    return repository, tag

@@ -1,0 +1,52 @@
+"""The console script: `spark-recipe`. Three endings: done, known trouble, a bug."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from spark_vllm_docker import __version__
+
+EXIT_BUG = 3
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    arguments = sys.argv[1:]
+    if arguments in (["--version"], ["-V"]):  # before click is loaded: the answer is one line
+        sys.stdout.write(f"spark-recipe {__version__}\n")
+        return
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code."""
+    import click
+
+    from spark_vllm_docker.cli.group import spark_recipe
+    from spark_vllm_docker.cli.trouble import show_trouble, show_usage
+    from spark_vllm_docker.errors import SparkRecipeError
+
+    try:
+        result = spark_recipe.main(arguments, prog_name="spark-recipe", standalone_mode=False)
+        sys.stdout.flush()
+    except SparkRecipeError as error:
+        return show_trouble(error, arguments)
+    except click.ClickException as error:
+        return show_usage(error, arguments)
+    except (KeyboardInterrupt, click.Abort):
+        sys.stderr.write("interrupted\n")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader has what it wanted. Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.write(f"this is a bug in spark-recipe {__version__}: please report the lines above\n")
+        return EXIT_BUG
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,40 @@
+"""`spark-recipe health`."""
+
+from __future__ import annotations
+
+import click
+
+from spark_vllm_docker.cli.options import engine_option, json_option, name_argument
+
+EXIT_ENDED = 5
+
+
+@click.command("health")
+@name_argument
+@engine_option
+@json_option
+def command(name: str, engine: str | None, as_json: bool) -> int:
+    """Ask a deployment whether it can be used now.
+
+    Exit code 0: it answered. 1: it runs, but did not answer as it should. 5: it has ended.
+    """
+    from spark_vllm_docker.cli.engines import find_target
+    from spark_vllm_docker.cli.screens import write_json
+    from spark_vllm_docker.health.probe import Probe
+    from spark_vllm_docker.launcher.health import ask_health
+    from spark_vllm_docker.launcher.up import describe_result
+    from spark_vllm_docker.launcher.watched import find_api_key
+
+    _, deployed = find_target(engine, name)
+    probe = Probe(deployed.endpoint, find_api_key(deployed))
+    try:
+        report = ask_health(deployed, probe)
+    finally:
+        probe.close()
+    if as_json:
+        write_json("health", ok=report.ok, detail=report.detail, **describe_result(deployed))
+    else:
+        click.echo(f"{deployed.name}: {'healthy' if report.ok else 'not healthy'}: {report.detail}")
+    if report.ok:
+        return 0
+    return EXIT_ENDED if deployed.state != "running" else 1

@@ -1,0 +1,43 @@
+"""`spark-recipe logs`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from spark_vllm_docker.cli.options import engine_option, json_option, name_argument
+
+
+@click.command("logs")
+@name_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the server ends.")
+@click.option("-n", "--tail", type=click.IntRange(min=0), help="Only the last lines.")
+@engine_option
+@json_option
+def command(name: str, follow: bool, tail: int | None, engine: str | None, as_json: bool) -> None:
+    """The log of a deployment, running or ended. Secrets are masked."""
+    from spark_vllm_docker.cli.engines import find_target
+    from spark_vllm_docker.cli.screens import write_json
+    from spark_vllm_docker.health.log_lines import LineSplitter
+    from spark_vllm_docker.launcher.watched import find_api_key
+    from spark_vllm_docker.render.secrets import mask
+    from spark_vllm_docker.render.spec import SECRET_FROM_HOST
+
+    opened, deployed = find_target(engine, name)
+    secrets = {key for key in (find_api_key(deployed), os.environ.get(SECRET_FROM_HOST, "")) if key}
+    stream = opened.follow_log(deployed.id, tail=tail, follow=follow)
+    splitter = LineSplitter()
+
+    def show(lines: list[str]) -> None:
+        for line in lines:
+            if as_json:
+                write_json("logs", name=deployed.name, line=mask(line, secrets))
+            else:
+                sys.stdout.write(mask(line, secrets) + "\n")
+        sys.stdout.flush()
+
+    for chunk in stream:
+        show(splitter.feed(chunk))
+    show(splitter.end())

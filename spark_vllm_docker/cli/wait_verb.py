@@ -1,0 +1,33 @@
+"""`spark-recipe wait`."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from spark_vllm_docker.cli.options import engine_option, json_option, name_argument
+
+
+@click.command("wait")
+@name_argument
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), help="Give up after so many seconds.")
+@engine_option
+@json_option
+def command(name: str, timeout_s: float | None, engine: str | None, as_json: bool) -> None:
+    """Wait until a deployment is ready, for example after `up --no-wait`."""
+    from spark_vllm_docker.cli.engines import find_target
+    from spark_vllm_docker.cli.screens import masked, open_screen, write_json
+    from spark_vllm_docker.health.phases import PhaseClock
+    from spark_vllm_docker.health.probe import Probe
+    from spark_vllm_docker.launcher.health import run_wait
+    from spark_vllm_docker.launcher.up import describe_result
+    from spark_vllm_docker.launcher.watched import find_api_key
+
+    began = time.monotonic()
+    opened, deployed = find_target(engine, name)
+    with open_screen("wait", as_json=as_json, show_log=False) as screen:
+        emit = masked(screen, [key for key in [find_api_key(deployed)] if key])
+        run_wait(opened, deployed, Probe, PhaseClock(emit, began), emit, timeout_s)
+    if as_json:
+        write_json("wait", event="result", ok=True, exit_code=0, **describe_result(deployed))

@@ -1,0 +1,1 @@
+"""Why a server died: its root line, and what its exit means."""

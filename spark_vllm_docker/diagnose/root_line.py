@@ -1,0 +1,148 @@
+"""The root line of a dead server: the first real error, not the wrapper that the log ends with.
+
+Works line by line while the log goes by and keeps a handful of lines, so that a log of any size
+costs no memory and is never read again.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+
+import yaml
+
+from spark_vllm_docker.health.log_lines import LogLine
+
+# The last line of a traceback: a dotted name that is an exception by the habit of naming, or any
+# dotted name followed by a colon.
+_EXCEPTION = re.compile(
+    r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Timeout)(?::|$)"
+    r"|(?:[A-Za-z_]\w*\.)+[A-Z]\w*: |Exception(?::|$)"
+)
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
+_CHAIN = re.compile(r"(?:The above exception was the direct cause|During handling of the above exception)")
+_PYDANTIC = re.compile(r"(?:[\w.]+\.)?ValidationError: \d+ validation errors? for ")
+_QUIET = ("DEBUG", "INFO", "WARNING")
+
+
+@dataclass(frozen=True, slots=True)
+class RootLine:
+    """The cause in the server's words; `led_to` is the error that a chain of exceptions ended in.
+
+    `echo` is true for a line that only tells of another one which the log does not hold: a process
+    of the server was ended from outside.
+    """
+
+    text: str
+    process: str = ""
+    led_to: str = ""
+    echo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Patterns:
+    direct: re.Pattern[str]
+    wrappers: re.Pattern[str]
+    stopped: re.Pattern[str]
+    shutdown: re.Pattern[str]
+
+
+@cache
+def load_patterns() -> _Patterns:
+    """Read the pattern lists that ship with the package."""
+    text = (files(__package__) / "data/root_lines.yaml").read_text(encoding="utf-8")
+    data: dict[str, list[str]] = yaml.safe_load(text)
+    return _Patterns(**{name: re.compile("|".join(patterns)) for name, patterns in data.items()})
+
+
+@dataclass(slots=True)
+class _Thread:
+    """What is going on in the lines of one process, which mix with those of others."""
+
+    in_traceback: bool = False
+    chained: bool = False
+    quiet: bool = False
+    pydantic: bool = False
+
+
+@dataclass(slots=True)
+class RootLineFinder:
+    """Feed it every line; ask it at the end."""
+
+    _threads: dict[str, _Thread] = field(default_factory=dict)
+    _root: RootLine | None = None
+    _wrapper: RootLine | None = None
+    _stopped: RootLine | None = None
+    _serving: bool = False
+    _shutting_down: bool = False
+
+    def feed(self, line: LogLine) -> None:
+        """Look at one line."""
+        message = line.message
+        if not message or (line.level in _QUIET and not self._wants(line)):
+            return
+        patterns = load_patterns()
+        thread = self._threads.setdefault(line.process, _Thread())
+        if thread.pydantic and self._root is not None:
+            self._complete_pydantic(thread, message)
+            return
+        if _TRACEBACK.match(message):
+            thread.in_traceback, thread.quiet = True, line.level in _QUIET
+        elif _CHAIN.match(message):
+            thread.chained = True
+        elif patterns.direct.match(message):
+            self._take_root(line, thread)
+        elif patterns.wrappers.match(message):
+            self._wrapper = self._wrapper or RootLine(message, line.process, echo=True)
+            thread.in_traceback = thread.chained = False
+        elif thread.in_traceback and message[:1] not in " \t" and _EXCEPTION.match(message):
+            self._take_exception(line, thread)
+        elif patterns.shutdown.match(message):
+            self._shutting_down = True
+
+    def forget(self) -> None:
+        """The server is ready. What was logged before is not why it will die, and neither are the
+        tracebacks that the API process logs for faulty requests from now on."""
+        self._root = self._wrapper = self._stopped = None
+        self._serving = True
+
+    def result(self) -> RootLine | None:
+        """The root line so far, or None when the log names no error."""
+        return self._root or self._wrapper or self._stopped
+
+    def _wants(self, line: LogLine) -> bool:
+        message = line.message
+        return bool(_TRACEBACK.match(message) or load_patterns().shutdown.match(message))
+
+    def _take_exception(self, line: LogLine, thread: _Thread) -> None:
+        chained, quiet = thread.chained, thread.quiet
+        thread.in_traceback = thread.chained = thread.quiet = False
+        if load_patterns().stopped.match(line.message):
+            self._stopped = self._stopped or RootLine(line.message, line.process)
+        elif quiet or self._shutting_down or (self._serving and line.process == "APIServer"):
+            return
+        elif self._root is None:
+            self._take_root(line, thread)
+        elif chained and line.process == self._root.process:
+            self._root = replace(self._root, led_to=line.message)
+
+    def _take_root(self, line: LogLine, thread: _Thread) -> None:
+        if self._root is None:
+            self._root = RootLine(line.message.strip(), line.process)
+            thread.pydantic = bool(_PYDANTIC.match(line.message))
+
+    def _complete_pydantic(self, thread: _Thread, message: str) -> None:
+        """pydantic's reason stands below its first line: `Value error, …`, or a field and its fault."""
+        assert self._root is not None  # noqa: S101 - by the caller
+        text = message.strip()
+        if message[:1] in " \t":
+            thread.pydantic = False
+            reason = text.removeprefix("Value error, ").split(" [type=")[0]
+            head, colon, name = self._root.text.rpartition("\0")
+            self._root = replace(self._root, text=f"{head}{name + ': ' if colon else ''}{reason}")
+        elif re.fullmatch(r"[\w.]+", text):
+            self._root = replace(self._root, text=f"\0{text}")
+        else:
+            thread.pydantic = False

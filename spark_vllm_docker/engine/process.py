@@ -1,0 +1,291 @@
+"""The process engine: a spec's command as a supervised child of its own process group, no container.
+
+For machines without an engine: CI runners, HPC nodes, notebooks. The state of a deployment is a
+folder under the user's state directory; `supervisor.py` keeps it true. Image, mounts, GPUs and the
+network of a spec have no meaning here: the host's own files and devices are used. Linux only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from spark_vllm_docker import __version__
+from spark_vllm_docker.engine.process_table import Identity, group_activity, group_is_alive, is_alive
+from spark_vllm_docker.engine.protocol import (
+    Activity,
+    BuildRequest,
+    Deployed,
+    EngineInfo,
+    Exit,
+    PullProgress,
+    Stream,
+)
+from spark_vllm_docker.errors import EngineError, NameTaken, NotDeployed
+from spark_vllm_docker.render.spec import API_KEY_VARIABLE, ContainerSpec
+
+_POLL_S = 0.05
+
+
+def find_state_folder(environ: Mapping[str, str]) -> Path:
+    """`$XDG_STATE_HOME/spark-recipe/processes`."""
+    home = environ.get("XDG_STATE_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".local/state")
+    return Path(home) / "spark-recipe" / "processes"
+
+
+class ProcessEngine:
+    """Deployments as folders under `folder`, one for each name."""
+
+    kind = "process"
+    uses_images = False
+    runs_here = True
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def check(self) -> EngineInfo:
+        """The state folder must be writable; nothing else can be missing."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise EngineError(f"{self._folder} cannot be made: {error.strerror}") from error
+        return EngineInfo(self.kind, __version__, str(self._folder), can_use_gpus=True)
+
+    def find_image(self, reference: str) -> Mapping[str, str] | None:
+        """Images do not exist here, so none is ever missing."""
+        return {}
+
+    def pull_image(self, reference: str) -> Iterator[PullProgress]:
+        """Nothing to pull."""
+        return iter(())
+
+    def build_image(self, request: BuildRequest) -> Iterator[str]:
+        """Nothing to build."""
+        return iter(())
+
+    def create(self, spec: ContainerSpec, environ: Mapping[str, str]) -> str:
+        """Make the folder of a deployment. The environment of the server is kept in memory only
+        until `start`, so secrets of the host are not written."""
+        self.check()
+        folder = self._folder / spec.name
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            raise NameTaken(f"the name {spec.name} is taken", hint=f"spark-recipe down {spec.name}") from None
+        data = {"spec": asdict(spec), "labels": dict(spec.labels)}
+        _write_json(folder / "spec.json", data)
+        (folder / "log").touch(mode=0o600)
+        self._pending = (spec.name, {**environ, **dict(spec.env)})
+        return spec.name
+
+    def start(self, container_id: str) -> None:
+        """Run the supervisor, which returns as soon as the server runs."""
+        folder = self._existing(container_id)
+        spec = _read_json(folder / "spec.json")["spec"]
+        name, environ = getattr(self, "_pending", ("", {}))
+        if name != container_id:
+            environ = {**os.environ, **dict(spec["env"])}
+        if key := environ.get(API_KEY_VARIABLE):
+            _write_json(folder / "api-key.json", {"api_key": key})
+        argv = [spec["entrypoint"], *spec["command"]]
+        command = [sys.executable, "-m", "spark_vllm_docker.engine.supervisor", str(folder), *argv]
+        package = str(Path(__file__).resolve().parents[2])
+        paths = [package, *filter(None, [environ.get("PYTHONPATH")])]
+        # The supervisor takes PYTHONPATH off again before it starts the server.
+        environ = {**environ, "PYTHONPATH": os.pathsep.join(paths)}
+        environ["SPARK_RECIPE_PYTHONPATH"] = os.pathsep.join(paths[1:])
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode != 0:
+            raise EngineError(f"{argv[0]} cannot be started: {done.stderr.strip()}")
+
+    def find(self, name: str) -> Deployed | None:
+        """The deployment of that name."""
+        folder = self._folder / name
+        return self._read(folder) if name and "/" not in name and (folder / "spec.json").exists() else None
+
+    def list_ours(self) -> list[Deployed]:
+        """Every folder that holds a spec."""
+        return [self._read(path.parent) for path in sorted(self._folder.glob("*/spec.json"))]
+
+    def inspect(self, container_id: str) -> Deployed:
+        """The deployment as it is now."""
+        return self._read(self._existing(container_id))
+
+    def follow_log(self, container_id: str, *, tail: int | None = None, follow: bool = True) -> Stream[bytes]:
+        """The log file as it grows."""
+        return _LogFile(self, container_id, self._existing(container_id) / "log", tail, follow)
+
+    def follow_exit(self, container_id: str) -> Stream[Exit]:
+        """The exit that the supervisor writes."""
+        self._existing(container_id)
+        return _ExitFile(self, container_id)
+
+    def activity(self, container_id: str) -> Activity | None:
+        """CPU time and disk traffic of the whole process group."""
+        server = self._server(self._existing(container_id))
+        return group_activity(server.pid) if server else None
+
+    def signal(self, container_id: str, name: str) -> None:
+        """Send a signal to the main process, not to its group."""
+        server = self._server(self._existing(container_id))
+        if server and is_alive(server):
+            with suppress(ProcessLookupError):
+                os.kill(server.pid, signal.Signals[name])
+
+    def stop(self, container_id: str, grace_s: float) -> None:
+        """SIGTERM to the main process, then SIGKILL to the group."""
+        with suppress(NotDeployed):
+            folder = self._existing(container_id)
+            server = self._server(folder)
+            if server is None:
+                return
+            self.signal(container_id, "SIGTERM")
+            end = time.monotonic() + grace_s
+            while time.monotonic() < end and is_alive(server):
+                time.sleep(_POLL_S)
+            if is_alive(server) or group_is_alive(server.pid):
+                with suppress(ProcessLookupError):
+                    os.killpg(server.pid, signal.SIGKILL)
+            for _ in range(100):  # the supervisor writes the exit
+                if self._read(folder).state != "running":
+                    return
+                time.sleep(_POLL_S)
+
+    def remove(self, container_id: str) -> None:
+        """Stop what still runs and remove the folder."""
+        self.stop(container_id, 0)
+        shutil.rmtree(self._folder / container_id, ignore_errors=True)
+
+    def _existing(self, name: str) -> Path:
+        folder = self._folder / name
+        if not name or "/" in name or not (folder / "spec.json").exists():
+            raise NotDeployed(f"the process {name} is gone", hint="spark-recipe ps")
+        return folder
+
+    def _server(self, folder: Path) -> Identity | None:
+        path = folder / "running.json"
+        return Identity(**_read_json(path)["server"]) if path.exists() else None
+
+    def _read(self, folder: Path) -> Deployed:
+        data = _read_json(folder / "spec.json")
+        key = folder / "api-key.json"
+        server, ended = self._server(folder), None
+        state: str = "created" if server is None else "running"
+        if (folder / "exit.json").exists():
+            ended = Exit(int(_read_json(folder / "exit.json")["code"]))
+        elif server is not None and not is_alive(server):
+            supervisor = Identity(**_read_json(folder / "running.json")["supervisor"])
+            if not is_alive(supervisor):  # killed before it could write the exit
+                ended = Exit(128 + signal.SIGKILL)
+        if ended is not None:
+            state = "exited"
+        return Deployed(
+            id=folder.name,
+            name=folder.name,
+            image=data["spec"]["image"],
+            state=state,  # type: ignore[arg-type]
+            labels=data["labels"],
+            started_at=(folder / "running.json").stat().st_mtime if server else 0.0,
+            exit=ended,
+            api_key=_read_json(key)["api_key"] if key.exists() else "",
+            script=(data["spec"]["command"] or [""])[-1],
+        )
+
+
+class _LogFile:
+    """Follows a file until the deployment has ended and everything is read."""
+
+    def __init__(
+        self, engine: ProcessEngine, name: str, path: Path, tail: int | None, follow: bool
+    ) -> None:
+        self._engine, self._name, self._path = engine, name, path
+        self._tail, self._follow = tail, follow
+        self._closed = threading.Event()
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._path.open("rb") as file:
+            if self._tail is not None:
+                file.seek(_tail_offset(self._path, self._tail))
+            while not self._closed.is_set():
+                ended = not self._follow or self._has_ended()
+                while (chunk := file.read(1 << 16)) and not self._closed.is_set():
+                    yield chunk
+                if ended:
+                    return
+                self._closed.wait(_POLL_S)
+
+    def _has_ended(self) -> bool:
+        try:
+            return self._engine.inspect(self._name).state == "exited"
+        except NotDeployed:
+            return True
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+class _ExitFile:
+    """Waits for the exit of a deployment."""
+
+    def __init__(self, engine: ProcessEngine, name: str) -> None:
+        self._engine, self._name = engine, name
+        self._closed = threading.Event()
+
+    def __iter__(self) -> Iterator[Exit]:
+        while not self._closed.is_set():
+            try:
+                ended = self._engine.inspect(self._name).exit
+            except NotDeployed:
+                return
+            if ended is not None:
+                yield ended
+                return
+            self._closed.wait(_POLL_S)
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+def _tail_offset(path: Path, lines: int) -> int:
+    """The offset of the last `lines` lines, read backwards in blocks."""
+    block = 1 << 16
+    with path.open("rb") as file:
+        size = at = file.seek(0, os.SEEK_END)
+        if lines <= 0:
+            return size
+        missing = lines + 1
+        while at > 0:
+            start = max(0, at - block)
+            file.seek(start)
+            data = file.read(at - start)
+            if at == size and not data.endswith(b"\n"):
+                missing -= 1
+            for index in range(len(data) - 1, -1, -1):
+                if data[index] == 0x0A:
+                    missing -= 1
+                    if missing == 0:
+                        return start + index + 1
+            at = start
+    return 0
+
+
+def _write_json(path: Path, data: Any) -> None:
+    part = path.with_suffix(".part")
+    part.touch(mode=0o600)
+    part.write_text(json.dumps(data), encoding="utf-8")
+    part.replace(path)
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,137 @@
+"""Every error that spark-recipe raises on purpose.
+
+    SparkRecipeError                exit code
+    ├── UsageError                  2   the command line asks for something that cannot be meant
+    ├── Refused                     1   the answer is no
+    │   ├── RecipeNotFound
+    │   ├── InvalidRecipe               carries all findings at once
+    │   ├── SpecDiffers                 running already, with another spec
+    │   └── NotProven                   the server answers, but not what the recipe promises
+    ├── EngineError                 4   the engine or the image is not there
+    │   ├── EngineUnavailable
+    │   ├── EngineForbidden
+    │   ├── ImageMissing
+    │   ├── PullFailed
+    │   ├── BuildFailed
+    │   ├── NoSpace
+    │   ├── NameTaken
+    │   ├── PortTaken
+    │   ├── NoGpuSupport
+    │   └── NotDeployed                 nothing of ours has that name
+    ├── ServerFailed                5   the server exited or stalled
+    └── TimedOut                    6   a limit that the user set has passed
+
+A finding is something noticed; an exception means that we cannot go on. Foreign exceptions become
+one of these at the border where they appear (`engine/docker_errors.py` is the largest such border).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from spark_vllm_docker.findings import Finding
+
+
+class SparkRecipeError(Exception):
+    """Known trouble: one lower-case sentence, its cause when that is known, and a hint that is a
+    command or an edit."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, message: str, *, cause: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.cause = cause
+        self.hint = hint
+
+
+class UsageError(SparkRecipeError):
+    """The options contradict each other or name something that does not exist."""
+
+    exit_code = 2
+
+
+class Refused(SparkRecipeError):
+    """The question was understood and the answer is no."""
+
+    exit_code = 1
+
+
+class RecipeNotFound(Refused):
+    """No recipe file has that name."""
+
+
+class InvalidRecipe(Refused):
+    """A recipe file with at least one fault; all faults are in `findings`."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        count = len(findings)
+        super().__init__(f"the recipe has {count} fault{'s' if count > 1 else ''}")
+        self.findings = tuple(findings)
+
+
+class SpecDiffers(Refused):
+    """The recipe runs already, with another spec."""
+
+
+class NotProven(Refused):
+    """The server answers, but it did not prove what the recipe promises."""
+
+
+class EngineError(SparkRecipeError):
+    """The engine, or something that it was asked for, is not available."""
+
+    exit_code = 4
+
+
+class EngineUnavailable(EngineError):
+    """No engine answers at the address."""
+
+
+class EngineForbidden(EngineError):
+    """The engine's socket may not be opened by this user."""
+
+
+class ImageMissing(EngineError):
+    """The image is neither here nor in its registry, and cannot be built."""
+
+
+class PullFailed(EngineError):
+    """The registry or the engine broke off a pull."""
+
+
+class BuildFailed(EngineError):
+    """A build step failed."""
+
+
+class NoSpace(EngineError):
+    """The disk of the engine is full."""
+
+
+class NameTaken(EngineError):
+    """A container that is not ours has the name."""
+
+
+class PortTaken(EngineError):
+    """Something listens on the port already."""
+
+
+class NoGpuSupport(EngineError):
+    """The engine cannot hand a GPU to a container."""
+
+
+class NotDeployed(EngineError):
+    """No deployment of ours has that name."""
+
+
+class ServerFailed(SparkRecipeError):
+    """The server process ended or stalled."""
+
+    exit_code = 5
+
+
+class TimedOut(SparkRecipeError):
+    """A time limit that the user set has passed."""
+
+    exit_code = 6

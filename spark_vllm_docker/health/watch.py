@@ -1,0 +1,297 @@
+"""The watch loop: log lines, the exit event and HTTP answers → phases, and one outcome.
+
+Three threads wait (for the log, for the exit, for HTTP) and put what they get into one queue; one
+loop reads it. The log is read once, as it comes.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from spark_vllm_docker.engine.protocol import Activity, Exit, Stream
+from spark_vllm_docker.errors import SparkRecipeError
+from spark_vllm_docker.events import Emit, LogLines, Progress, Tick
+from spark_vllm_docker.health.answers import Listed, Proof
+from spark_vllm_docker.health.log_lines import LineSplitter, LogLine, parse_line
+from spark_vllm_docker.health.phases import PhaseClock
+
+HTTP_OK = 200
+POLL_S = 0.1  # between two questions to /health
+TICK_S = 1.0
+# After the exit the last lines of the log are on their way; not for longer than this.
+DRAIN_S = 0.3
+# Less than this share of one core is what an idle server uses for its heartbeats.
+_IDLE_CORES = 0.05
+
+
+class Watched(Protocol):
+    """What the watcher needs of a container."""
+
+    def follow_log(self) -> Stream[bytes]: ...
+    def follow_exit(self) -> Stream[Exit]: ...
+    def activity(self) -> Activity | None: ...
+
+
+class Asked(Protocol):
+    """What the watcher needs of a probe."""
+
+    def health(self) -> int: ...
+    def list_models(self) -> Listed: ...
+    def prove(self, model: str, tasks: tuple[str, ...] = ()) -> Proof: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to give up: seconds without a line and without work, and seconds in all (None: never)."""
+
+    stall_s: float
+    total_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Health is 200, the served name is listed, a short generation came back."""
+
+    proof: str
+    health_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The main process ended."""
+
+    exit: Exit
+
+
+@dataclass(frozen=True, slots=True)
+class Unproven:
+    """Health is 200, but the server is not what the recipe says."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """No line and no work for `silent_s` seconds."""
+
+    silent_s: float
+    idle: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfTime:
+    """The total limit has passed."""
+
+    limit_s: float
+
+
+Outcome = Ready | Died | Unproven | Stalled | OutOfTime
+_Item = list[str] | Exit | Ready | Unproven | SparkRecipeError | None
+
+
+class Watcher:
+    """Watches one container from its start to its end. Use it as a context: leaving it ends the
+    threads, the container goes on. `on_line` sees every log line once.
+    """
+
+    def __init__(
+        self,
+        container: Watched,
+        open_probe: Callable[[], Asked],
+        served: tuple[str, ...],
+        limits: Limits,
+        clock: PhaseClock,
+        *,
+        emit: Emit,
+        on_line: Callable[[LogLine], None],
+    ) -> None:
+        self._container = container
+        self._open_probe = open_probe
+        self._served = served
+        self._limits = limits
+        self._clock = clock
+        self._emit = emit
+        self._on_line = on_line
+        self._items: queue.Queue[_Item] = queue.Queue(maxsize=64)
+        self._stop = threading.Event()
+        self._ask_now = threading.Event()
+        self._worked: tuple[float, Activity | None] = (0.0, None)
+        self._log_ended = False
+        self._last_line = ""
+
+    def __enter__(self) -> Self:
+        self._log = self._container.follow_log()
+        self._exit = self._container.follow_exit()
+        self._start(self._read_log)
+        self._start(self._await_exit)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._ask_now.set()
+        self._log.close()
+        self._exit.close()
+
+    def until_ready(self) -> Outcome:
+        """Watch until the server is proven, has died, or a limit has passed."""
+        self._start(self._ask)
+        self._worked = (time.monotonic(), None)
+        last_sign = time.monotonic()
+        while True:
+            item = self._next(TICK_S)
+            now = time.monotonic()
+            if isinstance(item, Exit):
+                self._drain()
+                return Died(item)
+            if isinstance(item, (Ready, Unproven)):
+                return item
+            if item:
+                last_sign = now
+            else:
+                self._emit(self._tick())
+                last_sign = max(last_sign, self._last_work(now))
+            if outcome := self._past_limit(now, last_sign):
+                return outcome
+
+    def until_end(self) -> Died:
+        """Go on after `until_ready` was `Ready`: hand on the log until the server ends."""
+        while True:
+            item = self._next(TICK_S)
+            if isinstance(item, Exit):
+                self._drain()
+                return Died(item)
+
+    def _next(self, timeout_s: float) -> _Item:
+        """The next item; log lines are taken in at once. An empty list means that nothing came."""
+        try:
+            item = self._items.get(timeout=timeout_s)
+        except queue.Empty:
+            return []
+        if isinstance(item, SparkRecipeError):
+            raise item
+        if item is None:
+            self._log_ended = True
+            return []
+        if isinstance(item, list):
+            self._take(item)
+        return item
+
+    def _take(self, lines: list[str]) -> None:
+        for text in lines:
+            line = parse_line(text)
+            self._on_line(line)
+            seen = self._clock.feed(line)
+            if seen is None:
+                continue
+            if seen.listening:
+                self._ask_now.set()
+            elif seen.total or seen.detail:
+                phase = self._clock.tracker.phase
+                self._emit(Progress(phase, seen.done, seen.total, "", seen.detail))
+        self._last_line = lines[-1]
+        self._emit(LogLines(tuple(lines)))
+
+    def _drain(self) -> None:
+        """The lines that the server wrote before its end, however late they come."""
+        end = time.monotonic() + DRAIN_S
+        while not self._log_ended and (left := end - time.monotonic()) > 0:
+            self._next(left)
+
+    def _tick(self) -> Tick:
+        clock = self._clock
+        return Tick(clock.tracker.phase, clock.phase_s, clock.elapsed_s, self._last_line)
+
+    def _last_work(self, now: float) -> float:
+        """When the container was last seen at work: silence is not death while it computes."""
+        at, before = self._worked
+        if now - at < min(10.0, self._limits.stall_s / 4):
+            return 0.0
+        current = self._container.activity()
+        self._worked = (now, current)
+        if before is None or current is None:
+            return 0.0
+        cores = (current.cpu_s - before.cpu_s) / (now - at)
+        return now if cores > _IDLE_CORES or current.disk_bytes > before.disk_bytes else 0.0
+
+    def _past_limit(self, now: float, last_sign: float) -> Outcome | None:
+        total = self._limits.total_s
+        if total is not None and self._clock.elapsed_s > total:
+            return OutOfTime(total)
+        if now - last_sign > self._limits.stall_s:
+            return Stalled(now - last_sign, "no log line, no CPU time, no disk traffic")
+        return None
+
+    def _start(self, work: Callable[[], None]) -> None:
+        threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """What goes wrong in a thread is raised in the loop."""
+        try:
+            work()
+        except SparkRecipeError as error:
+            self._put(error)
+
+    def _put(self, item: _Item) -> None:
+        while not self._stop.is_set():
+            try:
+                self._items.put(item, timeout=0.5)
+            except queue.Full:
+                continue
+            return
+
+    def _read_log(self) -> None:
+        splitter = LineSplitter()
+        for chunk in self._log:
+            if lines := splitter.feed(chunk):
+                self._put(lines)
+            if self._stop.is_set():
+                return
+        if lines := splitter.end():
+            self._put(lines)
+        self._put(None)
+
+    def _await_exit(self) -> None:
+        for ended in self._exit:
+            self._put(ended)
+
+    def _ask(self) -> None:
+        probe = self._open_probe()
+        try:
+            while not self._stop.is_set():
+                if probe.health() == HTTP_OK:
+                    answer = self._examine(probe, time.monotonic())
+                    if answer is not None:
+                        self._put(answer)
+                        return
+                self._ask_now.wait(POLL_S)
+                self._ask_now.clear()
+        finally:
+            probe.close()
+
+    def _examine(self, probe: Asked, health_at: float) -> Ready | Unproven | None:
+        """The questions after health. None: the server went away meanwhile, ask again."""
+        listed = probe.list_models()
+        if probe.health() != HTTP_OK:
+            return None
+        if listed.error:
+            return Unproven(listed.error)
+        missing = [name for name in self._served if name not in listed.names]
+        if missing:
+            found = ", ".join(listed.names) or "nothing"
+            return Unproven(f"/v1/models lists {found}; the recipe serves {', '.join(missing)}")
+        model = self._served[0] if self._served else next(iter(listed.names), "")
+        if not model:
+            return Unproven("/v1/models lists no model")
+        proof = probe.prove(model, self._clock.tracker.tasks)
+        if proof.error and probe.health() != HTTP_OK:
+            return None  # it died of the question; the exit event tells the rest
+        return Unproven(proof.error) if proof.error else Ready(proof.shown, health_at)

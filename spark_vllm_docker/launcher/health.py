@@ -1,0 +1,74 @@
+"""`health` and `wait`: the state of a deployment that runs already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_vllm_docker.diagnose.root_line import RootLineFinder
+from spark_vllm_docker.engine.protocol import Deployed, Engine
+from spark_vllm_docker.events import Emit, ServerReady
+from spark_vllm_docker.health.phases import PhaseClock
+from spark_vllm_docker.health.watch import HTTP_OK, Asked, Limits, Ready, Watcher
+from spark_vllm_docker.launcher.up import OpenProbe, build_failure
+from spark_vllm_docker.launcher.watched import EngineContainer, find_api_key
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """`ok` says whether a client can use it now; `detail` says what was found."""
+
+    ok: bool
+    detail: str
+
+
+def ask_health(deployed: Deployed, probe: Asked) -> HealthReport:
+    """Ask a deployment for its health, its models and one short answer."""
+    if deployed.state != "running":
+        code = f" with code {deployed.exit.code}" if deployed.exit else ""
+        return HealthReport(False, f"{deployed.state}{code}")
+    status = probe.health()
+    if status != HTTP_OK:
+        return HealthReport(False, f"/health answers {status}" if status else "loading: nothing answers yet")
+    listed = probe.list_models()
+    if listed.error:
+        return HealthReport(False, listed.error)
+    missing = [name for name in deployed.served if name not in listed.names]
+    if missing:
+        return HealthReport(False, f"/v1/models does not list {', '.join(missing)}")
+    proof = probe.prove(deployed.served[0] if deployed.served else listed.names[0])
+    return HealthReport(not proof.error, proof.error or proof.shown)
+
+
+def run_wait(
+    engine: Engine,
+    deployed: Deployed,
+    open_probe: OpenProbe,
+    clock: PhaseClock,
+    emit: Emit,
+    total_s: float | None,
+) -> None:
+    """Wait until a deployment is ready.
+
+    Raises:
+        ServerFailed, NotProven, TimedOut: as `up` would.
+    """
+    roots = RootLineFinder()
+    clock.enter("setup")
+    watcher = Watcher(
+        EngineContainer(engine, deployed.id),
+        lambda: open_probe(deployed.endpoint, find_api_key(deployed)),
+        deployed.served,
+        Limits(deployed.stall_timeout_s, total_s),
+        clock,
+        emit=emit,
+        on_line=roots.feed,
+    )
+    with watcher:
+        outcome = watcher.until_ready()
+    if not isinstance(outcome, Ready):
+        raise build_failure(outcome, deployed, roots, clock)
+    emit(
+        ServerReady(
+            deployed.name, deployed.endpoint, deployed.served, outcome.proof, clock.elapsed_s, ()
+        )
+    )

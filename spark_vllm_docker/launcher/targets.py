@@ -1,0 +1,32 @@
+"""What a user means by NAME: the container's name, the recipe's name, or the name of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_vllm_docker.engine.protocol import Deployed
+from spark_vllm_docker.errors import NotDeployed
+from spark_vllm_docker.findings import did_you_mean
+from spark_vllm_docker.render.spec import LABEL
+
+
+def choose_target(ours: Sequence[Deployed], name: str) -> Deployed:
+    """The deployment of ours that `name` means.
+
+    Raises:
+        NotDeployed: none, or more than one; containers of others do not count.
+    """
+    exact = [d for d in ours if d.name == name]
+    if exact:
+        return exact[0]
+    stem = name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
+    found = [d for d in ours if d.recipe == name or d.labels.get(f"{LABEL}.file") == stem]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(d.name for d in found)
+        raise NotDeployed(f"'{name}' means more than one deployment: {names}")
+    hint = did_you_mean(name, [d.name for d in ours])
+    if not ours:
+        hint = "; nothing is deployed"
+    raise NotDeployed(f"there is no deployment '{name}'{hint}", hint="spark-recipe ps")

@@ -1,0 +1,34 @@
+"""A container of an engine as the watcher and the probe see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_vllm_docker.engine.protocol import Activity, Deployed, Engine, Exit, Stream
+from spark_vllm_docker.render.serve import parse_serve
+
+
+@dataclass(frozen=True, slots=True)
+class EngineContainer:
+    """Three questions about one container."""
+
+    engine: Engine
+    id: str
+
+    def follow_log(self) -> Stream[bytes]:
+        """The log from its beginning."""
+        return self.engine.follow_log(self.id)
+
+    def follow_exit(self) -> Stream[Exit]:
+        """The end of the main process."""
+        return self.engine.follow_exit(self.id)
+
+    def activity(self) -> Activity | None:
+        """The work done so far."""
+        return self.engine.activity(self.id)
+
+
+def find_api_key(deployed: Deployed) -> str:
+    """The key that its server asks for: of `--api-key`, which wins in vLLM, else of its environment."""
+    serve = parse_serve(deployed.script)
+    return (serve.api_key if serve else "") or deployed.api_key

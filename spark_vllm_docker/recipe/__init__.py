@@ -1,0 +1,1 @@
+"""Text → `Recipe`. Reads files; starts nothing and asks no engine."""

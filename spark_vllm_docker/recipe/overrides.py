@@ -1,0 +1,55 @@
+"""Parameters from the recipe and from the command line, each with where it came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from spark_vllm_docker.errors import UsageError
+from spark_vllm_docker.findings import did_you_mean
+from spark_vllm_docker.recipe.load import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A value and its origin: `recipes/x.yaml:12` or `--set`."""
+
+    value: object
+    origin: str
+
+
+def parse_set(text: str) -> tuple[str, str]:
+    """Split `name=value`.
+
+    Raises:
+        UsageError: it has no `=` or no proper name.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise UsageError(f"--set {text}: expected name=value", hint="for example --set port=8010")
+    return name, value
+
+
+def resolve_parameters(recipe: Recipe, sets: Iterable[tuple[str, str]]) -> Mapping[str, Parameter]:
+    """The recipe's defaults with the overrides on top.
+
+    Raises:
+        UsageError: an override that the command does not use. Dropping it in silence would start a
+            server with another setting than the one asked for.
+    """
+    parameters = {
+        name: Parameter(value, str(recipe.source.where(("defaults", name))))
+        for name, value in recipe.keys.defaults.items()
+    }
+    used = recipe.command.names
+    for name, value in sets:
+        if name not in used:
+            flag = name.replace("_", "-")
+            raise UsageError(
+                f"--set {name}={value}: the command of {recipe.name} has no {{{name}}}"
+                f"{did_you_mean(name, sorted(used))}",
+                hint=f"write {{{name}}} in the command, or append the flag itself: -- --{flag} {value}",
+            )
+        parameters[name] = Parameter(value, "--set")
+    return parameters

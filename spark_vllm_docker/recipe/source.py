@@ -1,0 +1,193 @@
+"""YAML text → plain data that remembers the line and column of every key and value.
+
+Built on PyYAML's node tree. What YAML allows and a recipe has no use for is refused here, with its
+place: duplicate keys, merge keys, tags that make Python objects, files that are deep or huge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from spark_vllm_docker.errors import InvalidRecipe, RecipeNotFound
+from spark_vllm_docker.findings import Finding, Severity, Where
+
+try:
+    from yaml import CSafeLoader as Loader
+except ImportError:  # PyYAML without libyaml
+    from yaml import SafeLoader as Loader  # type: ignore[assignment]
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 32
+MAX_NODES = 20_000
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A parsed file: its data, and where each key path stands.
+
+    `keys[path]` is the place of the key (of the item, in a list) and `values[path]` the place of its
+    value. `blocks` holds the paths of block scalars, whose text begins on the line after.
+    """
+
+    file: str
+    data: object
+    keys: dict[KeyPath, Where] = field(default_factory=dict)
+    values: dict[KeyPath, Where] = field(default_factory=dict)
+    blocks: frozenset[KeyPath] = frozenset()
+
+    def where(self, path: KeyPath, *, value: bool = False) -> Where:
+        """The place of `path`, or of the nearest parent that has one."""
+        places = self.values if value else self.keys
+        while path:
+            if path in places:
+                return places[path]
+            path = path[:-1]
+        return Where(self.file)
+
+
+def read_text(path: Path) -> str:
+    """The text of a recipe file.
+
+    Raises:
+        RecipeNotFound: it cannot be read.
+        InvalidRecipe: it is not UTF-8 text of a reasonable size.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RecipeNotFound(f"{path}: cannot be read: {reason}") from error
+    if len(raw) > MAX_BYTES:
+        raise _fault(Where(str(path)), f"the file is larger than {MAX_BYTES >> 20} MiB")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise _fault(Where(str(path), line), "the file is not UTF-8 text") from error
+
+
+def parse_yaml(text: str, file: str) -> Source:
+    """Parse one YAML document.
+
+    Raises:
+        InvalidRecipe: it is broken, empty, or uses what a recipe has no use for.
+    """
+    try:
+        _check_size(text, file)
+        node = yaml.compose(text, Loader=Loader)
+    except yaml.MarkedYAMLError as error:
+        raise _fault(_where_of(error, file), _reason_of(error), code="REC001") from error
+    except yaml.YAMLError as error:
+        raise _fault(Where(file), str(error).splitlines()[0].lower(), code="REC001") from error
+    if node is None:
+        raise _fault(Where(file), "the file is empty; a recipe is a mapping of keys")
+    return _Reader(file).read(node)
+
+
+def _check_size(text: str, file: str) -> None:
+    """Walk the events first: the node tree of a hostile file must not even be built."""
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, Loader=Loader)):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH or count > MAX_NODES:
+            limit = f"{MAX_DEPTH} levels" if depth > MAX_DEPTH else f"{MAX_NODES} entries"
+            raise _fault(_mark(event.start_mark, file), f"the file has more than {limit}")
+
+
+class _Reader:
+    """Turns the node tree into data and places."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._loader = Loader("")
+        self._keys: dict[KeyPath, Where] = {}
+        self._values: dict[KeyPath, Where] = {}
+        self._blocks: set[KeyPath] = set()
+        self._faults: list[Finding] = []
+        self._nodes = 0
+
+    def read(self, node: yaml.Node) -> Source:
+        data = self._value(node, ())
+        if self._faults:
+            raise InvalidRecipe(self._faults)
+        return Source(self._file, data, self._keys, self._values, frozenset(self._blocks))
+
+    def _value(self, node: yaml.Node, path: KeyPath) -> object:
+        self._nodes += 1  # aliases make a small file large: count what is read, not what is written
+        if self._nodes > MAX_NODES or len(path) > MAX_DEPTH:
+            raise _fault(self._mark(node), f"aliases make more than {MAX_NODES} entries")
+        self._values[path] = self._mark(node)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            items = []
+            for index, item in enumerate(node.value):
+                self._keys[(*path, index)] = self._mark(item)
+                items.append(self._value(item, (*path, index)))
+            return items
+        if node.style in ("|", ">"):
+            self._blocks.add(path)
+        return self._scalar(node)
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
+        data: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            where = self._mark(key_node)
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._fault(where, "a key must be a word, found a list or a mapping")
+                continue
+            key = str(key_node.value)
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                self._fault(where, "merge keys (<<) are not supported; write the keys out")
+            elif key in data:
+                first = self._keys[(*path, key)]
+                self._fault(where, f"'{key}' is here twice; the first is on line {first.line}")
+            else:
+                self._keys[(*path, key)] = where
+                data[key] = self._value(value_node, (*path, key))
+        return data
+
+    def _scalar(self, node: yaml.Node) -> object:
+        constructor = self._loader.yaml_constructors.get(node.tag)
+        if constructor is None:
+            self._fault(self._mark(node), f"the tag {node.tag} has no meaning in a recipe")
+            return None
+        if node.tag == "tag:yaml.org,2002:timestamp":
+            return str(node.value)
+        try:
+            return self._loader.construct_object(node)
+        except (ValueError, yaml.YAMLError):
+            self._fault(self._mark(node), f"'{node.value}' is not a value of the type {node.tag}")
+            return None
+
+    def _mark(self, node: yaml.Node) -> Where:
+        return _mark(node.start_mark, self._file)
+
+    def _fault(self, where: Where, message: str) -> None:
+        self._faults.append(Finding("REC001", Severity.ERROR, message, where))
+
+
+def _mark(mark: yaml.Mark | None, file: str) -> Where:
+    return Where(file, mark.line + 1, mark.column + 1) if mark else Where(file)
+
+
+def _where_of(error: yaml.MarkedYAMLError, file: str) -> Where:
+    return _mark(error.problem_mark or error.context_mark, file)
+
+
+def _reason_of(error: yaml.MarkedYAMLError) -> str:
+    parts = [part for part in (error.context, error.problem) if part]
+    return "the YAML is broken: " + ", ".join(parts).lower()
+
+
+def _fault(where: Where, message: str, code: str = "REC001") -> InvalidRecipe:
+    return InvalidRecipe([Finding(code, Severity.ERROR, message, where)])

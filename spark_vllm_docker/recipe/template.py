@@ -1,0 +1,113 @@
+"""The command template of version-1 recipes: Python's `str.format`, and nothing else.
+
+`{name}` is a parameter, `{{` and `}}` are literal braces. It is not Jinja. A format specification
+(`{port:>5}`) works as in Python; attribute and index access is refused, because a parameter is a
+plain value. Faults are reported with their offset in the template, so that the caller can name the
+line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_FIELD = re.compile(r"(?P<name>[^!:]*)(?:!(?P<conversion>[rsa]))?(?::(?P<spec>[^{}]{0,16}))?\Z")
+# Python would build a string of any width that the template asks for.
+_WIDTH = re.compile(r"\d{4,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong at an offset (in characters) of the template."""
+
+    offset: int
+    message: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """`{name…}` at an offset; `text` is what stands between the braces."""
+
+    offset: int
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A scanned template: literal text and placeholders in order, or the faults."""
+
+    parts: tuple[str | Placeholder, ...]
+    faults: tuple[Fault, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The parameters that the template uses."""
+        return frozenset(p.name for p in self.parts if isinstance(p, Placeholder))
+
+
+def parse_template(text: str) -> Template:
+    """Scan a template. Never raises: what is wrong is in `faults`."""
+    parts: list[str | Placeholder] = []
+    faults: list[Fault] = []
+    literal: list[str] = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if char not in "{}":
+            end = _next_brace(text, at)
+            literal.append(text[at:end])
+            at = end
+        elif text[at : at + 2] in ("{{", "}}"):
+            literal.append(char)
+            at += 2
+        elif char == "}":
+            faults.append(Fault(at, "a '}' without its '{'", "write '}}' for a literal brace"))
+            at += 1
+        else:
+            end = text.find("}", at)
+            if end < 0:
+                faults.append(Fault(at, "a '{' without its '}'", "write '{{' for a literal brace"))
+                break
+            found = _parse_field(text[at + 1 : end], at)
+            if isinstance(found, Fault):
+                faults.append(found)
+            else:
+                parts += ["".join(literal), found]
+                literal = []
+            at = end + 1
+    parts.append("".join(literal))
+    return Template(tuple(part for part in parts if part != ""), tuple(faults))
+
+
+def fill_template(template: Template, values: Mapping[str, object]) -> str:
+    """The text with every placeholder replaced.
+
+    Raises:
+        KeyError: a placeholder has no value.
+        ValueError: a value does not go with its format specification.
+    """
+    return "".join(
+        part if isinstance(part, str) else f"{{{part.text}}}".format_map({part.name: values[part.name]})
+        for part in template.parts
+    )
+
+
+def _next_brace(text: str, start: int) -> int:
+    ends = [end for end in (text.find("{", start), text.find("}", start)) if end >= 0]
+    return min(ends, default=len(text))
+
+
+def _parse_field(text: str, offset: int) -> Placeholder | Fault:
+    found = _FIELD.match(text)
+    if found is None or not _NAME.match(found["name"]) or _WIDTH.search(found["spec"] or ""):
+        shown = text if len(text) <= 40 else text[:37] + "..."
+        return Fault(
+            offset,
+            f"'{{{shown}}}' is not a placeholder such as {{port}}",
+            "write '{{' and '}}' for literal braces, as in JSON",
+        )
+    return Placeholder(offset, found["name"], text)
