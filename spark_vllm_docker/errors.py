@@ -32,10 +32,16 @@ from typing import ClassVar
 
 from spark_vllm_docker.findings import Finding
 
+GPU_HINT = (
+    "sudo apt-get install nvidia-container-toolkit && sudo nvidia-ctk runtime configure "
+    "--runtime=docker && sudo systemctl restart docker; or --no-gpu with a CPU image"
+)
+
 
 class SparkRecipeError(Exception):
     """Known trouble: one lower-case sentence, its cause when that is known, and a hint that is a
-    command or an edit."""
+    command or an edit.
+    """
 
     exit_code: ClassVar[int] = 3
 

@@ -1,4 +1,4 @@
-"""Images that spark-recipe can build itself: one folder with an `image.yaml` under `launch/images/`."""
+"""Images that spark-recipe can build itself, one folder under `launch/images/` for each."""
 
 from __future__ import annotations
 

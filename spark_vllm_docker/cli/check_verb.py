@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from spark_vllm_docker.findings import Finding
 
 from spark_vllm_docker.cli.options import json_option
 
@@ -24,7 +28,7 @@ def command(recipes: tuple[str, ...], as_json: bool) -> int:
     for recipe in recipes:
         folder = Path(recipe)
         files += find_recipes(folder) if folder.is_dir() else [find_recipe(recipe)]
-    findings = []
+    findings: list[Finding] = []
     for file in files:
         try:
             load_recipe(file)
@@ -38,5 +42,9 @@ def command(recipes: tuple[str, ...], as_json: bool) -> int:
         for finding in findings:
             click.echo(say_finding(finding))
         plural = "s" if len(files) != 1 else ""
-        click.echo(f"{len(files)} recipe{plural}, {len(findings)} faults" if findings else f"{len(files)} recipe{plural}: no faults")
+        click.echo(
+            f"{len(files)} recipe{plural}, {len(findings)} faults"
+            if findings
+            else f"{len(files)} recipe{plural}: no faults"
+        )
     return 1 if findings else 0

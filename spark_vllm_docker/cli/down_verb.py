@@ -11,7 +11,11 @@ from spark_vllm_docker.cli.options import engine_option, json_option
 @click.argument("names", nargs=-1, metavar="NAME...")
 @click.option("--all", "everything", is_flag=True, help="Every deployment of spark-recipe.")
 @click.option(
-    "--grace", "grace_s", type=click.FloatRange(min=0), default=10.0, show_default=True,
+    "--grace",
+    "grace_s",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
     help="Seconds between SIGTERM and SIGKILL.",
 )
 @engine_option

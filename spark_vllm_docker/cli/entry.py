@@ -47,6 +47,8 @@ def run(arguments: list[str]) -> int:
         import traceback
 
         traceback.print_exc()
-        sys.stderr.write(f"this is a bug in spark-recipe {__version__}: please report the lines above\n")
+        sys.stderr.write(
+            f"this is a bug in spark-recipe {__version__}: please report the lines above\n"
+        )
         return EXIT_BUG
     return result if isinstance(result, int) else 0

@@ -1,4 +1,4 @@
-"""The verbs by name. A verb's module is imported when the verb runs; `--help` needs only this table."""
+"""The verbs by name. A verb's module is imported when it runs; `--help` needs only this table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERBS = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are the module attributes `spark_vllm_docker.cli.<verb>_verb.command`."""
+    """A group whose commands are `command` in the modules `spark_vllm_docker.cli.<verb>_verb`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of the table: the way of a recipe from file to server."""
@@ -44,7 +44,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with a did-you-mean."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            raise click.UsageError(f"there is no command '{args[0]}'{did_you_mean(args[0], VERBS)}", ctx)
+            raise click.UsageError(
+                f"there is no command '{args[0]}'{did_you_mean(args[0], VERBS)}", ctx
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -56,7 +58,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="spark-recipe %(version)s")
 def spark_recipe() -> None:
-    """A YAML recipe becomes a running, watched, proven vLLM container.
+    r"""A YAML recipe becomes a running, watched, proven vLLM container.
 
     \b
     spark-recipe up nemotron-omni

@@ -83,15 +83,18 @@ def recipe_options(command: Command) -> Command:
     for decorate in reversed(
         (
             click.argument("recipe", metavar="RECIPE"),
-            click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Override a parameter."),
-            click.option("--network", type=click.Choice(["bridge", "host"]), help="Instead of the recipe's."),
+            click.option(
+                "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Override a parameter."
+            ),
+            click.option(
+                "--network", type=click.Choice(["bridge", "host"]), help="Instead of the recipe's."
+            ),
             click.option(
                 "--listen",
                 default="127.0.0.1",
                 show_default=True,
                 metavar="ADDRESS",
-                help="Address of this machine on which the port is published; any other than the default "
-                "gets an API key.",
+                help="Publish the port on this address; any but the default gets an API key.",
             ),
             click.option("--no-gpu", is_flag=True, help="Start without GPUs, for CPU images."),
         )
@@ -100,7 +103,9 @@ def recipe_options(command: Command) -> Command:
     return command
 
 
-def choose_recipe(recipe: str, sets: tuple[str, ...], network: str | None, listen: str, no_gpu: bool) -> RecipeChoice:  # noqa: E501, FBT001
+def choose_recipe(
+    recipe: str, sets: tuple[str, ...], network: str | None, listen: str, no_gpu: bool
+) -> RecipeChoice:
     """Collect the options of `recipe_options` and what stands after `--`."""
     extra = click.get_current_context().meta.get("spark_recipe.extra", ())
     return RecipeChoice(recipe, sets, network, listen, no_gpu, extra)

@@ -24,7 +24,7 @@ def command(engine: str | None, as_json: bool) -> None:
         return
     table = [("NAME", "STATE", "SINCE", "ENDPOINT", "MODEL", "IMAGE")]
     for _, deployed in rows:
-        state = deployed.state
+        state: str = deployed.state
         if deployed.exit is not None:
             state = f"exited ({deployed.exit.code})"
         table.append(

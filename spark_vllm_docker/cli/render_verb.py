@@ -15,7 +15,7 @@ FORMS = ("command", "script", "docker-run", "docker-py")
 @recipe_options
 @click.option("--as", "form", type=click.Choice(FORMS), default="docker-run", show_default=True)
 @json_option
-def command(  # noqa: PLR0913
+def command(
     recipe: str,
     sets: tuple[str, ...],
     network: str | None,

@@ -13,7 +13,12 @@ from spark_vllm_docker.cli.options import PassThrough, choose_recipe, json_optio
 @recipe_options
 @json_option
 def command(
-    recipe: str, sets: tuple[str, ...], network: str | None, listen: str, no_gpu: bool, as_json: bool
+    recipe: str,
+    sets: tuple[str, ...],
+    network: str | None,
+    listen: str,
+    no_gpu: bool,
+    as_json: bool,
 ) -> None:
     """A recipe's parameters, where each comes from, and what would run."""
     from spark_vllm_docker.cli.screens import write_json
@@ -34,7 +39,8 @@ def command(
             served=list(deployment.served),
             spec=deployment.spec.digest(),
             parameters={
-                name: {"value": p.value, "origin": p.origin} for name, p in deployment.parameters.items()
+                name: {"value": p.value, "origin": p.origin}
+                for name, p in deployment.parameters.items()
             },
             command=shell_text,
         )

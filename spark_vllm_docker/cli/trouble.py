@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 
 import click
 
@@ -57,7 +58,7 @@ def _wants_json(arguments: list[str]) -> bool:
     return "--json" in ours
 
 
-def _write_json(arguments: list[str], error: dict[str, object], exit_code: int) -> None:
+def _write_json(arguments: list[str], error: Mapping[str, object], exit_code: int) -> None:
     verb = next((word for word in arguments if word in VERBS), "spark-recipe")
     document = {
         "schema": f"spark-recipe/{verb}@1",

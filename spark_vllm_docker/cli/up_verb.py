@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import sys
 import time
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
 @click.option("--no-wait", is_flag=True, help="Return when the container has started.")
 @click.option("--replace", is_flag=True, help="Stop what runs under the name with another spec.")
 @click.option("--keep", is_flag=True, help="Leave the container when interrupted while it loads.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), help="Seconds until ready, in all.")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0.1), help="Seconds until ready, in all."
+)
 @click.option("--logs", "show_log", is_flag=True, help="Show the server's log while it loads.")
 @click.option("--dry-run", is_flag=True, help="Print what would run, and run nothing.")
 @json_option
-def command(  # noqa: PLR0913
+def command(
     recipe: str,
     sets: tuple[str, ...],
     network: str | None,
@@ -76,7 +79,7 @@ def command(  # noqa: PLR0913
         _run(request, engine, began, as_json=as_json, show_log=show_log)
 
 
-def _build_request(  # noqa: PLR0913
+def _build_request(
     choice: RecipeChoice,
     *,
     wait: bool,
@@ -98,11 +101,8 @@ def _build_request(  # noqa: PLR0913
     new_key = ""
     serve = parse_serve(deployment.command)
     if API_KEY_VARIABLE in deployment.spec.env_from_host and not (serve and serve.api_key):
-        if not environ.get(API_KEY_VARIABLE):
-            import secrets
-
-            new_key = f"sk-{secrets.token_urlsafe(24)}"
-            environ = {**environ, API_KEY_VARIABLE: new_key}
+        new_key = "" if environ.get(API_KEY_VARIABLE) else f"sk-{secrets.token_urlsafe(24)}"
+        environ = {**environ, API_KEY_VARIABLE: new_key} if new_key else environ
     return UpRequest(
         deployment=deployment,
         image=find_image_source(recipe.keys.container, build),
@@ -116,16 +116,18 @@ def _build_request(  # noqa: PLR0913
     )
 
 
-def _run(request: UpRequest, engine: str | None, began: float, *, as_json: bool, show_log: bool) -> None:
+def _run(
+    request: UpRequest, engine: str | None, began: float, *, as_json: bool, show_log: bool
+) -> None:
     from spark_vllm_docker.cli.engines import open_engine
     from spark_vllm_docker.cli.screens import masked, open_screen, write_json
     from spark_vllm_docker.health.phases import PhaseClock
     from spark_vllm_docker.launcher.up import Launch, describe_result, run_up
     from spark_vllm_docker.render.secrets import find_secrets
 
-    secrets = find_secrets(request.deployment.spec, request.deployment.command, request.environ)
+    hidden = find_secrets(request.deployment.spec, request.deployment.command, request.environ)
     with open_screen("up", as_json=as_json, show_log=show_log) as screen:
-        emit = masked(screen, secrets)
+        emit = masked(screen, hidden)
         clock = PhaseClock(emit, began)
         launch = Launch(open_engine(engine), request, emit, _open_probe, clock)
         deployed = run_up(launch)
@@ -162,18 +164,24 @@ def _show_dry_run(request: UpRequest, *, as_json: bool) -> None:
     from spark_vllm_docker.render.spec import ContainerSpec
 
     engine = RecorderEngine()
-    clock = PhaseClock(lambda event: None, time.monotonic())
-    run_up(Launch(engine, request, lambda event: None, _open_probe, clock))
-    secrets = find_secrets(request.deployment.spec, request.deployment.command, request.environ)
+    clock = PhaseClock(lambda _: None, time.monotonic())
+    run_up(Launch(engine, request, lambda _: None, _open_probe, clock))
+    hidden = find_secrets(request.deployment.spec, request.deployment.command, request.environ)
     lines = [
-        mask(render_docker_run(what), secrets)
+        mask(render_docker_run(what), hidden)
         for verb, what in engine.asked
         if verb == "create" and isinstance(what, ContainerSpec)
     ]
     if as_json:
         write_json(
-            "up", event="result", ok=True, exit_code=0, dry_run=True, docker_run=lines,
-            endpoint=request.deployment.endpoint, spec=request.deployment.spec.digest(),
+            "up",
+            event="result",
+            ok=True,
+            exit_code=0,
+            dry_run=True,
+            docker_run=lines,
+            endpoint=request.deployment.endpoint,
+            spec=request.deployment.spec.digest(),
         )
     else:
         for line in lines:

@@ -11,7 +11,9 @@ from spark_vllm_docker.cli.options import engine_option, json_option, name_argum
 
 @click.command("wait")
 @name_argument
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), help="Give up after so many seconds.")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0.1), help="Give up after so many seconds."
+)
 @engine_option
 @json_option
 def command(name: str, timeout_s: float | None, engine: str | None, as_json: bool) -> None:

@@ -22,7 +22,9 @@ _EXCEPTION = re.compile(
     r"|(?:[A-Za-z_]\w*\.)+[A-Z]\w*: |Exception(?::|$)"
 )
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
-_CHAIN = re.compile(r"(?:The above exception was the direct cause|During handling of the above exception)")
+_CHAIN = re.compile(
+    r"(?:The above exception was the direct cause|During handling of the above exception)"
+)
 _PYDANTIC = re.compile(r"(?:[\w.]+\.)?ValidationError: \d+ validation errors? for ")
 _QUIET = ("DEBUG", "INFO", "WARNING")
 
@@ -104,7 +106,8 @@ class RootLineFinder:
 
     def forget(self) -> None:
         """The server is ready. What was logged before is not why it will die, and neither are the
-        tracebacks that the API process logs for faulty requests from now on."""
+        tracebacks that the API process logs for faulty requests from now on.
+        """
         self._root = self._wrapper = self._stopped = None
         self._serving = True
 
@@ -134,7 +137,9 @@ class RootLineFinder:
             thread.pydantic = bool(_PYDANTIC.match(line.message))
 
     def _complete_pydantic(self, thread: _Thread, message: str) -> None:
-        """pydantic's reason stands below its first line: `Value error, …`, or a field and its fault."""
+        """Pydantic's reason stands below its first line: `Value error, …`, or a field and its
+        fault.
+        """
         assert self._root is not None  # noqa: S101 - by the caller
         text = message.strip()
         if message[:1] in " \t":

@@ -82,8 +82,10 @@ class DockerEngine:
         return EngineInfo(self.kind, info["ServerVersion"], self._address, self._can_use_gpus(info))
 
     def _can_use_gpus(self, info: Mapping[str, Any]) -> bool:
-        """By its runtime, its CDI devices, or the hook that dockerd looks for on its PATH. An engine
-        elsewhere gets the benefit of the doubt: its start will tell."""
+        """By its runtime, its CDI devices, or the hook that dockerd looks for on its PATH. An
+        engine
+        elsewhere gets the benefit of the doubt: its start will tell.
+        """
         devices = info.get("DiscoveredDevices") or []
         return (
             not self.runs_here
@@ -125,7 +127,9 @@ class DockerEngine:
         with engine_errors(self._address):
             if request.from_links:
                 with _packed(request.context) as context:
-                    messages = self._client.api.build(fileobj=context, custom_context=True, **arguments)
+                    messages = self._client.api.build(
+                        fileobj=context, custom_context=True, **arguments
+                    )
                     yield from _read_build(request.tag, messages)
             else:
                 messages = self._client.api.build(path=str(request.context), **arguments)
@@ -167,11 +171,15 @@ class DockerEngine:
         with engine_errors(self._address):
             return _read_container(self._client.api.inspect_container(container_id))
 
-    def follow_log(self, container_id: str, *, tail: int | None = None, follow: bool = True) -> Stream[bytes]:
+    def follow_log(
+        self, container_id: str, *, tail: int | None = None, follow: bool = True
+    ) -> Stream[bytes]:
         """The json-file log of the engine, from its start or its last lines."""
         with engine_errors(self._address):
             container = self._client.containers.get(container_id)
-            stream = container.logs(stream=True, follow=follow, tail="all" if tail is None else tail)
+            stream = container.logs(
+                stream=True, follow=follow, tail="all" if tail is None else tail
+            )
         return _Bytes(stream, self._address)
 
     def follow_exit(self, container_id: str) -> Stream[Exit]:
@@ -244,10 +252,15 @@ class _ExitEvents:
         with engine_errors(address):
             events = client.events(filters=filters, decode=True)
         self._events = _Bytes(events, address)
+        # Subscribed first, asked second: an end in between is not missed.
+        try:
+            self._now = engine.inspect(container_id)
+        except SparkRecipeError:
+            self.close()
+            raise
 
     def __iter__(self) -> Iterator[Exit]:
-        # Subscribed first, asked second: an end in between is not missed.
-        now = self._engine.inspect(self._container_id)
+        now = self._now
         if now.state == "running":
             for _event in self._events:
                 now = self._engine.inspect(self._container_id)
@@ -291,7 +304,9 @@ def _read_build(tag: str, messages: Iterable[Mapping[str, Any]]) -> Iterator[str
         if "error" in message:
             text = " ".join(str(message["error"]).split())
             if "no space left on device" in text:
-                raise NoSpace(f"{tag}: the disk of the engine is full: {text}", hint="docker system df")
+                raise NoSpace(
+                    f"{tag}: the disk of the engine is full: {text}", hint="docker system df"
+                )
             context = f" after: {lines[-1]}" if lines else ""
             raise BuildFailed(f"{tag} cannot be built: {text}{context}")
         for line in str(message.get("stream", "")).splitlines():

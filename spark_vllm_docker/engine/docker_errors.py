@@ -10,6 +10,7 @@ import docker.errors
 import requests.exceptions
 
 from spark_vllm_docker.errors import (
+    GPU_HINT,
     EngineError,
     EngineForbidden,
     EngineUnavailable,
@@ -22,12 +23,9 @@ from spark_vllm_docker.errors import (
     SparkRecipeError,
 )
 
-GPU_HINT = (
-    "install the NVIDIA Container Toolkit (apt-get install nvidia-container-toolkit; "
-    "nvidia-ctk runtime configure --runtime=docker; restart docker), or use --no-gpu with a CPU image"
-)
 _PORT = re.compile(
-    r"port is already allocated|address already in use|ports are not available|failed to bind (?:host )?port"
+    r"port is already allocated|address already in use|ports are not available"
+    r"|failed to bind (?:host )?port"
 )
 _GPU = re.compile(
     r"could not select device driver|nvidia-container-cli|unknown or invalid runtime name: nvidia"
@@ -45,9 +43,13 @@ def describe(error: docker.errors.DockerException, address: str) -> SparkRecipeE
             hint="docker system df shows what uses it; docker system prune frees what nothing uses",
         )
     if _PORT.search(text):
-        return PortTaken(f"the port cannot be published: {_short(text)}", hint="--set port=<a free port>")
+        return PortTaken(
+            f"the port cannot be published: {_short(text)}", hint="--set port=<a free port>"
+        )
     if _GPU.search(text):
-        return NoGpuSupport(f"the engine cannot give a GPU to a container: {_short(text)}", hint=GPU_HINT)
+        return NoGpuSupport(
+            f"the engine cannot give a GPU to a container: {_short(text)}", hint=GPU_HINT
+        )
     if isinstance(error, docker.errors.ImageNotFound):
         return ImageMissing(f"the image is not there: {_short(text)}")
     if isinstance(error, docker.errors.NotFound):

@@ -1,4 +1,5 @@
-"""The process engine: a spec's command as a supervised child of its own process group, no container.
+"""The process engine: a spec's command as a supervised child of its own process group, no
+container.
 
 For machines without an engine: CI runners, HPC nodes, notebooks. The state of a deployment is a
 folder under the user's state directory; `supervisor.py` keeps it true. Image, mounts, GPUs and the
@@ -22,7 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from spark_vllm_docker import __version__
-from spark_vllm_docker.engine.process_table import Identity, group_activity, group_is_alive, is_alive
+from spark_vllm_docker.engine.process_table import (
+    Identity,
+    group_activity,
+    group_is_alive,
+    is_alive,
+)
 from spark_vllm_docker.engine.protocol import (
     Activity,
     BuildRequest,
@@ -40,7 +46,9 @@ _POLL_S = 0.05
 
 def find_state_folder(environ: Mapping[str, str]) -> Path:
     """`$XDG_STATE_HOME/spark-recipe/processes`."""
-    home = environ.get("XDG_STATE_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".local/state")
+    home = environ.get("XDG_STATE_HOME") or str(
+        Path(environ.get("HOME", "~")).expanduser() / ".local/state"
+    )
     return Path(home) / "spark-recipe" / "processes"
 
 
@@ -53,6 +61,8 @@ class ProcessEngine:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # Of deployments that are created and not started yet: secrets are not written to disk.
+        self._environ: dict[str, dict[str, str]] = {}
 
     def check(self) -> EngineInfo:
         """The state folder must be writable; nothing else can be missing."""
@@ -76,26 +86,27 @@ class ProcessEngine:
 
     def create(self, spec: ContainerSpec, environ: Mapping[str, str]) -> str:
         """Make the folder of a deployment. The environment of the server is kept in memory only
-        until `start`, so secrets of the host are not written."""
+        until `start`, so secrets of the host are not written.
+        """
         self.check()
         folder = self._folder / spec.name
         try:
             folder.mkdir(mode=0o700)
         except FileExistsError:
-            raise NameTaken(f"the name {spec.name} is taken", hint=f"spark-recipe down {spec.name}") from None
+            raise NameTaken(
+                f"the name {spec.name} is taken", hint=f"spark-recipe down {spec.name}"
+            ) from None
         data = {"spec": asdict(spec), "labels": dict(spec.labels)}
         _write_json(folder / "spec.json", data)
         (folder / "log").touch(mode=0o600)
-        self._pending = (spec.name, {**environ, **dict(spec.env)})
+        self._environ[spec.name] = {**environ, **dict(spec.env)}
         return spec.name
 
     def start(self, container_id: str) -> None:
         """Run the supervisor, which returns as soon as the server runs."""
         folder = self._existing(container_id)
         spec = _read_json(folder / "spec.json")["spec"]
-        name, environ = getattr(self, "_pending", ("", {}))
-        if name != container_id:
-            environ = {**os.environ, **dict(spec["env"])}
+        environ = self._environ.pop(container_id, None) or {**os.environ, **dict(spec["env"])}
         if key := environ.get(API_KEY_VARIABLE):
             _write_json(folder / "api-key.json", {"api_key": key})
         argv = [spec["entrypoint"], *spec["command"]]
@@ -112,7 +123,11 @@ class ProcessEngine:
     def find(self, name: str) -> Deployed | None:
         """The deployment of that name."""
         folder = self._folder / name
-        return self._read(folder) if name and "/" not in name and (folder / "spec.json").exists() else None
+        return (
+            self._read(folder)
+            if name and "/" not in name and (folder / "spec.json").exists()
+            else None
+        )
 
     def list_ours(self) -> list[Deployed]:
         """Every folder that holds a spec."""
@@ -122,7 +137,9 @@ class ProcessEngine:
         """The deployment as it is now."""
         return self._read(self._existing(container_id))
 
-    def follow_log(self, container_id: str, *, tail: int | None = None, follow: bool = True) -> Stream[bytes]:
+    def follow_log(
+        self, container_id: str, *, tail: int | None = None, follow: bool = True
+    ) -> Stream[bytes]:
         """The log file as it grows."""
         return _LogFile(self, container_id, self._existing(container_id) / "log", tail, follow)
 

@@ -34,7 +34,9 @@ def group_is_alive(group: int) -> bool:
 
 
 def group_activity(group: int) -> Activity:
-    """CPU seconds (also of ended children that were waited for) and disk bytes of a process group."""
+    """CPU seconds (also of ended children that were waited for) and disk bytes of a process
+    group.
+    """
     ticks = moved = 0
     for pid, fields in _members(group):
         ticks += sum(int(fields[index]) for index in (11, 12, 13, 14))
@@ -46,11 +48,11 @@ def group_activity(group: int) -> Activity:
 
 
 def _members(group: int) -> Iterator[tuple[int, list[str]]]:
-    for entry in os.listdir(_PROC):
-        if entry.isdecimal():
-            fields = _stat(int(entry))
+    for entry in os.scandir(_PROC):
+        if entry.name.isdecimal():
+            fields = _stat(int(entry.name))
             if fields is not None and int(fields[2]) == group:
-                yield int(entry), fields
+                yield int(entry.name), fields
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -15,13 +15,13 @@ from typing import Literal, Protocol, TypeVar
 from spark_vllm_docker.render.spec import LABEL, ContainerSpec
 
 State = Literal["created", "running", "exited"]
-Item = TypeVar("Item", covariant=True)
+Item_co = TypeVar("Item_co", covariant=True)
 
 
-class Stream(Protocol[Item]):
+class Stream(Protocol[Item_co]):
     """Items as they come. `close` may be called from another thread and ends the iteration."""
 
-    def __iter__(self) -> Iterator[Item]: ...
+    def __iter__(self) -> Iterator[Item_co]: ...
     def close(self) -> None: ...
 
 
@@ -171,9 +171,13 @@ class Engine(Protocol):
         """The container as it is now."""
         ...
 
-    def follow_log(self, container_id: str, *, tail: int | None = None, follow: bool = True) -> Stream[bytes]:
-        """The log, both streams as one, from its start or from its last `tail` lines. With `follow`,
-        until the container ends."""
+    def follow_log(
+        self, container_id: str, *, tail: int | None = None, follow: bool = True
+    ) -> Stream[bytes]:
+        """The log, both streams as one, from its start or from its last `tail` lines. With
+        `follow`,
+        until the container ends.
+        """
         ...
 
     def follow_exit(self, container_id: str) -> Stream[Exit]:

@@ -60,6 +60,9 @@ def pull_error(reference: str, text: str) -> EngineError:
     if any(word in line for word in _MISSING):
         return ImageMissing(
             f"{reference} is not here and its registry does not have it: {line}",
-            hint="check the name and the tag in container:, log in to the registry, or add a build: folder",
+            hint="check the name and the tag in container:, log in to the registry, "
+            "or add a build: folder",
         )
-    return PullFailed(f"{reference}: the pull broke off: {line}", hint="run it again: finished layers are kept")
+    return PullFailed(
+        f"{reference}: the pull broke off: {line}", hint="run it again: finished layers are kept"
+    )

@@ -95,7 +95,9 @@ class RecorderEngine:
         self._existing(container_id)
         return self._read(container_id)
 
-    def follow_log(self, container_id: str, *, tail: int | None = None, follow: bool = True) -> Stream[bytes]:
+    def follow_log(
+        self, container_id: str, *, tail: int | None = None, follow: bool = True
+    ) -> Stream[bytes]:
         """Nothing runs, so nothing is logged; with `follow` it ends with the container."""
         ended = self._existing(container_id).ended
         return _UntilEnded(ended if follow else None, list)

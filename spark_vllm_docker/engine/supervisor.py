@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -42,7 +43,8 @@ def _supervise(folder: Path, command: list[str], answer: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
-    # The terminal's signals and a stop of the group are for the server; the supervisor sees its end.
+    # The terminal's signals and a stop of the group are for the server; the supervisor sees its
+    # end.
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
     with (folder / "log").open("ab", buffering=0) as log:
@@ -54,18 +56,19 @@ def _supervise(folder: Path, command: list[str], answer: int) -> None:
                 stderr=subprocess.STDOUT,
                 env=environ,
                 start_new_session=True,
-                preexec_fn=_default_signals,
+                preexec_fn=_default_signals,  # noqa: PLW1509 - there are no threads here
             )
         except OSError as error:
             os.write(answer, f"{error.strerror}: {command[0]}".encode())
             return
-    _write(folder / "running.json", {"supervisor": _identity(os.getpid()), "server": _identity(server.pid)})
+    _write(
+        folder / "running.json",
+        {"supervisor": _identity(os.getpid()), "server": _identity(server.pid)},
+    )
     os.close(answer)
     code = server.wait()
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     _write(folder / "exit.json", {"code": code if code >= 0 else 128 - code})
 
 

@@ -1,5 +1,6 @@
 """What a server answers to the watcher's questions. Apart from `probe.py`, so that the watcher does
-not load an HTTP client before the container runs."""
+not load an HTTP client before the container runs.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A short generation: `shown` describes the answer for people; `error` says why there is none."""
+    """A short generation: `shown` describes the answer for people; `error` says why there is
+    none.
+    """
 
     shown: str = ""
     error: str = ""

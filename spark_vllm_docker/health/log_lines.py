@@ -20,7 +20,8 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b\x0c\x
 @dataclass(frozen=True, slots=True)
 class LogLine:
     """A line in its parts. `process` is such as `EngineCore`, `level` such as `ERROR`; both may be
-    empty."""
+    empty.
+    """
 
     process: str
     level: str
@@ -28,7 +29,7 @@ class LogLine:
 
 
 class LineSplitter:
-    """Cuts a byte stream into lines at `\\n` and `\\r` (progress bars).
+    """Cuts a byte stream into lines at line feeds and carriage returns (progress bars).
 
     A line longer than `MAX_LINE_BYTES` is given once, cut, with the number of bytes that it really
     had; what follows up to its end is dropped.

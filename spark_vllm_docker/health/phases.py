@@ -38,7 +38,8 @@ def load_phases() -> PhaseTable:
     """Read the phase table that ships with the package."""
     text = (files(__package__) / "data/phases.yaml").read_text(encoding="utf-8")
     data: dict[str, Any] = yaml.safe_load(text)
-    begins, owners = [], []
+    begins: list[str] = []
+    owners: list[str] = []
     for phase in data["phases"]:
         for pattern in phase.get("begins", ()):
             named = pattern.replace("(?P<detail>", f"(?P<detail{len(begins)}>")
@@ -59,7 +60,9 @@ def load_phases() -> PhaseTable:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a line told: a phase that begins, progress in the current one, or that the API listens."""
+    """What a line told: a phase that begins, progress in the current one, or that the API
+    listens.
+    """
 
     phase: str = ""
     done: int = 0
@@ -69,7 +72,9 @@ class Seen:
 
 
 class PhaseTracker:
-    """The current phase of one start. Phases only go forward: log lines of several processes mix."""
+    """The current phase of one start. Phases only go forward: log lines of several processes
+    mix.
+    """
 
     def __init__(self, table: PhaseTable | None = None) -> None:
         self._table = table or load_phases()

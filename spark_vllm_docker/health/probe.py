@@ -1,4 +1,6 @@
-"""Asks a server over HTTP. Each question has one answer type and never raises for what a server does."""
+"""Asks a server over HTTP. Each question has one answer type and never raises for what a server
+does.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ class Probe:
         message = choice.get("message") or {}
         text = message.get("content") or message.get("reasoning") or choice.get("text") or ""
         plural = "s" if tokens > 1 else ""
-        return Proof(shown=f"{tokens} token{plural} in {answer.elapsed.total_seconds():.2f} s: {text!r}")
+        return Proof(
+            shown=f"{tokens} token{plural} in {answer.elapsed.total_seconds():.2f} s: {text!r}"
+        )
 
     def _prove_embedding(self, model: str) -> Proof:
         answer = self._ask("POST", "/v1/embeddings", {"model": model, "input": "Hello"}, GENERATE_S)
@@ -113,7 +117,8 @@ class Probe:
 
     def _ask(self, method: str, path: str, body: object, timeout_s: float) -> httpx.Response | str:
         """The response, or in words why there is none. Retried only when the server was busy or the
-        connection broke before an answer."""
+        connection broke before an answer.
+        """
         retrying = Retrying(
             retry=retry_if_exception_type(httpx.ConnectError)
             | retry_if_result(lambda r: r.status_code in _BUSY),

@@ -49,7 +49,9 @@ class Asked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to give up: seconds without a line and without work, and seconds in all (None: never)."""
+    """When to give up: seconds without a line and without work, and seconds in all (None:
+    never).
+    """
 
     stall_s: float
     total_s: float | None = None
@@ -134,7 +136,10 @@ class Watcher:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stop.set()
         self._ask_now.set()

@@ -23,7 +23,9 @@ STOP_LOADING_S = 2.0
 
 
 class Cleaning:
-    """A context around the steps of `up`; `begin`, `started` and `release` tell it how far they are."""
+    """A context around the steps of `up`; `begin`, `started` and `release` tell it how far they
+    are.
+    """
 
     def __init__(self, engine: Engine, deployment: Deployment, emit: Emit, *, keep: bool) -> None:
         self._engine = engine
@@ -49,7 +51,10 @@ class Cleaning:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if not self._made or error is None:
             return

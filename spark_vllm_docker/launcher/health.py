@@ -28,7 +28,9 @@ def ask_health(deployed: Deployed, probe: Asked) -> HealthReport:
         return HealthReport(False, f"{deployed.state}{code}")
     status = probe.health()
     if status != HTTP_OK:
-        return HealthReport(False, f"/health answers {status}" if status else "loading: nothing answers yet")
+        return HealthReport(
+            False, f"/health answers {status}" if status else "loading: nothing answers yet"
+        )
     listed = probe.list_models()
     if listed.error:
         return HealthReport(False, listed.error)

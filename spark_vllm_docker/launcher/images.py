@@ -22,7 +22,9 @@ CONTEXT_LABEL = f"{LABEL}.context"
 
 @dataclass(frozen=True, slots=True)
 class ImageSource:
-    """Where the image of a recipe can come from: a `build:` folder, or one of ours, or a registry."""
+    """Where the image of a recipe can come from: a `build:` folder, or one of ours, or a
+    registry.
+    """
 
     reference: str
     build: Path | None
@@ -35,7 +37,9 @@ def find_image_source(reference: str, build: Path | None) -> ImageSource:
     return ImageSource(reference, build, load_buildable_images().get(repository))
 
 
-def provide_image(engine: Engine, source: ImageSource, environ: Mapping[str, str], emit: Emit) -> None:
+def provide_image(
+    engine: Engine, source: ImageSource, environ: Mapping[str, str], emit: Emit
+) -> None:
     """Make sure that the image is on the engine.
 
     An image that we build is built again when the files that it is made from have changed.
@@ -62,7 +66,9 @@ def _pull(engine: Engine, reference: str, emit: Emit) -> None:
 
 def _build_if_changed(engine: Engine, reference: str, context: Path, emit: Emit) -> None:
     if not (context / "Dockerfile").is_file():
-        raise BuildFailed(f"{context} has no Dockerfile", hint="build: names a folder with a Dockerfile")
+        raise BuildFailed(
+            f"{context} has no Dockerfile", hint="build: names a folder with a Dockerfile"
+        )
     key = _hash_folder(context)
     if _is_current(engine, reference, key):
         return
@@ -105,7 +111,9 @@ def _build(engine: Engine, request: BuildRequest, emit: Emit) -> None:
 def _prepare(
     image: BuildableImage, tag: str, context: Path, environ: Mapping[str, str], emit: Emit
 ) -> None:
-    """Run the image's script on the host; its lines are progress, its last lines the reason of a failure."""
+    """Run the image's script on the host; its lines are progress, its last lines the reason of a
+    failure.
+    """
     script = image.folder / image.prepare
     settings = {"IMAGE_TAG": tag, "CONTEXT": str(context), "CACHE": str(find_cache_folder(environ))}
     with subprocess.Popen(  # noqa: S603
@@ -135,7 +143,9 @@ def find_cache_folder(environ: Mapping[str, str]) -> Path:
     """Outside every checkout: `SPARK_RECIPE_CACHE`, else `$XDG_CACHE_HOME/spark-recipe`."""
     if own := environ.get("SPARK_RECIPE_CACHE"):
         return Path(own)
-    home = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".cache")
+    home = environ.get("XDG_CACHE_HOME") or str(
+        Path(environ.get("HOME", "~")).expanduser() / ".cache"
+    )
     return Path(home) / "spark-recipe"
 
 

@@ -13,7 +13,9 @@ KEPT = 5
 
 def find_log_folder(environ: Mapping[str, str]) -> Path:
     """`$XDG_STATE_HOME/spark-recipe/logs`."""
-    home = environ.get("XDG_STATE_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".local/state")
+    home = environ.get("XDG_STATE_HOME") or str(
+        Path(environ.get("HOME", "~")).expanduser() / ".local/state"
+    )
     return Path(home) / "spark-recipe" / "logs"
 
 

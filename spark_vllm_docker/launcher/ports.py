@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -60,13 +59,18 @@ def find_listener(port: int) -> tuple[int, str] | None:
                 fields = row.split()
                 if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
                     inodes.add(f"socket:[{fields[9]}]")
-    for entry in os.listdir("/proc") if inodes else []:
-        if not entry.isdecimal():
-            continue
-        with suppress(OSError):
-            for descriptor in Path(f"/proc/{entry}/fd").iterdir():
-                with suppress(OSError):
-                    if os.readlink(descriptor) in inodes:
-                        name = Path(f"/proc/{entry}/comm").read_text(encoding="utf-8").strip()
-                        return int(entry), name
+    for process in Path("/proc").iterdir() if inodes else ():
+        if process.name.isdecimal() and _has_socket(process, inodes):
+            with suppress(OSError):
+                name = (process / "comm").read_text(encoding="utf-8").strip()
+                return int(process.name), name
     return None
+
+
+def _has_socket(process: Path, inodes: set[str]) -> bool:
+    with suppress(OSError):
+        for descriptor in (process / "fd").iterdir():
+            with suppress(OSError):
+                if str(descriptor.readlink()) in inodes:
+                    return True
+    return False

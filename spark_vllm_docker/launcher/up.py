@@ -11,6 +11,7 @@ from spark_vllm_docker.diagnose.death import explain_death
 from spark_vllm_docker.diagnose.root_line import RootLineFinder
 from spark_vllm_docker.engine.protocol import Deployed, Engine
 from spark_vllm_docker.errors import (
+    GPU_HINT,
     NameTaken,
     NoGpuSupport,
     NotProven,
@@ -34,6 +35,7 @@ from spark_vllm_docker.launcher.cleaning import Cleaning
 from spark_vllm_docker.launcher.images import ImageSource, provide_image
 from spark_vllm_docker.launcher.old_logs import save_log
 from spark_vllm_docker.launcher.ports import check_port_free
+from spark_vllm_docker.launcher.ticking import ticking
 from spark_vllm_docker.launcher.watched import EngineContainer, find_api_key
 from spark_vllm_docker.render.deployment import HUGGING_FACE_CACHE, LOOPBACK, Deployment
 
@@ -82,7 +84,9 @@ def run_up(launch: Launch) -> Deployed:
     """
     engine, request = launch.engine, launch.request
     with ExitStack() as stack:
-        cleaning = stack.enter_context(Cleaning(engine, request.deployment, launch.emit, keep=request.keep))
+        cleaning = stack.enter_context(
+            Cleaning(engine, request.deployment, launch.emit, keep=request.keep)
+        )
         _check_engine(launch)
         deployed = _find_same(launch)
         if deployed is None:
@@ -104,10 +108,9 @@ def _check_engine(launch: Launch) -> None:
     info = launch.engine.check()
     if launch.request.deployment.spec.gpus is not None and not info.can_use_gpus:
         raise NoGpuSupport(
-            f"{launch.request.deployment.recipe} wants GPUs, and the engine at {info.address} has no "
-            "NVIDIA runtime",
-            hint="sudo apt-get install nvidia-container-toolkit && sudo nvidia-ctk runtime configure "
-            "--runtime=docker && sudo systemctl restart docker; or --no-gpu with a CPU image",
+            f"{launch.request.deployment.recipe} wants GPUs, and the engine at {info.address} "
+            "has no NVIDIA runtime",
+            hint=GPU_HINT,
         )
 
 
@@ -129,7 +132,7 @@ def _find_same(launch: Launch) -> Deployed | None:
             return found
         raise SpecDiffers(
             f"{found.name} is running with another spec",
-            hint=f"spark-recipe up --replace … stops it and starts this one; spark-recipe down {found.name}",
+            hint=f"up --replace starts this one instead; spark-recipe down {found.name} ends it",
         )
     if found.state != "created":
         path = save_log(engine, found, request.environ)
@@ -148,7 +151,8 @@ def _start(launch: Launch, cleaning: Cleaning) -> Deployed:
         check_port_free(address, deployment.port, engine)
         _make_cache_folder(deployment)
     if engine.uses_images:
-        provide_image(engine, request.image, request.environ, launch.emit)
+        with ticking(launch.clock, launch.emit) as emit:
+            provide_image(engine, request.image, request.environ, emit)
     launch.clock.enter("create")
     cleaning.begin()
     container_id = engine.create(deployment.spec, request.environ)
@@ -199,7 +203,9 @@ def build_failure(
         ended = outcome.exit
         death = explain_death(ended.code, roots.result(), name, out_of_memory=ended.out_of_memory)
         return ServerFailed(
-            f"{name}: the server ended {at} (exit code {ended.code})", cause=death.cause, hint=death.fix
+            f"{name}: the server ended {at} (exit code {ended.code})",
+            cause=death.cause,
+            hint=death.fix,
         )
     if isinstance(outcome, Stalled):
         return ServerFailed(
@@ -214,7 +220,9 @@ def build_failure(
             hint=f"spark-recipe wait {name} waits on; {logs}",
         )
     reason = getattr(outcome, "reason", "")
-    return NotProven(f"{name}: /health is 200, but the server did not prove itself", cause=reason, hint=logs)
+    return NotProven(
+        f"{name}: /health is 200, but the server did not prove itself", cause=reason, hint=logs
+    )
 
 
 def _announce(launch: Launch, deployed: Deployed, ready: Ready) -> None:
@@ -237,7 +245,9 @@ def _stay(launch: Launch, watcher: Watcher, deployed: Deployed, roots: RootLineF
     try:
         died = watcher.until_end()
     except KeyboardInterrupt:
-        launch.emit(Note(f"detached; {deployed.name} goes on: spark-recipe down {deployed.name} ends it"))
+        launch.emit(
+            Note(f"detached; {deployed.name} goes on: spark-recipe down {deployed.name} ends it")
+        )
         return
     now = launch.engine.find(deployed.name)
     if now is None or now.id != deployed.id:

@@ -29,6 +29,8 @@ class EngineContainer:
 
 
 def find_api_key(deployed: Deployed) -> str:
-    """The key that its server asks for: of `--api-key`, which wins in vLLM, else of its environment."""
+    """The key that its server asks for: of `--api-key`, which wins in vLLM, else of its
+    environment.
+    """
     serve = parse_serve(deployed.script)
     return (serve.api_key if serve else "") or deployed.api_key

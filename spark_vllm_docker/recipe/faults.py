@@ -39,7 +39,7 @@ def build_findings(error: ValidationError, source: Source, model: type[BaseModel
 
 
 def _path_in_file(loc: tuple[str | int, ...], source: Source) -> KeyPath:
-    """pydantic's location without the names of union branches, which are not in the file."""
+    """Pydantic's location without the names of union branches, which are not in the file."""
     path: KeyPath = ()
     for part in loc:
         if (*path, part) not in source.keys:

@@ -59,10 +59,18 @@ def parse_recipe(text: str, path: Path) -> Recipe:
     return Recipe(path, keys, template, source)
 
 
-def check_command(template: Template, source: Source, defaults: Mapping[str, object]) -> list[Finding]:
+def check_command(
+    template: Template, source: Source, defaults: Mapping[str, object]
+) -> list[Finding]:
     """Findings for stray braces and for placeholders without a value."""
     findings = [
-        Finding("REC006", Severity.ERROR, f"command: {fault.message}", _place(source, fault.offset), fault.fix)
+        Finding(
+            "REC006",
+            Severity.ERROR,
+            f"command: {fault.message}",
+            _place(source, fault.offset),
+            fault.fix,
+        )
         for fault in template.faults
     ]
     for part in template.parts:

@@ -1,6 +1,7 @@
 """Name of a recipe → its file.
 
-A name is tried, in this order, as a path, as a path without its suffix, under `./recipes`, under each
+A name is tried, in this order, as a path, as a path without its suffix, under `./recipes`, under
+each
 folder of `SPARK_RECIPE_PATH`, and among the shipped recipes. Folders may be nested:
 `4x-spark-cluster/minimax` and `minimax` both find `recipes/4x-spark-cluster/minimax.yaml`.
 """
@@ -33,7 +34,9 @@ def find_recipe(name: str, environ: Mapping[str, str] | None = None) -> Path:
             if candidate.is_file():
                 return candidate
         if "/" not in name:
-            nested = [p for s in ("", *SUFFIXES) for p in sorted(folder.glob(f"**/{_literal(name)}{s}"))]
+            nested = [
+                p for s in ("", *SUFFIXES) for p in sorted(folder.glob(f"**/{_literal(name)}{s}"))
+            ]
             if files := [p for p in nested if p.is_file() and p.suffix in SUFFIXES]:
                 return files[0]
     known = {path.stem for folder in folders for path in find_recipes(folder)}
@@ -47,7 +50,9 @@ def find_recipe(name: str, environ: Mapping[str, str] | None = None) -> Path:
 def search_folders(environ: Mapping[str, str] | None = None) -> list[Path]:
     """The folders that recipes are looked for in, first match first."""
     environ = os.environ if environ is None else environ
-    extra = [Path(part).expanduser() for part in environ.get("SPARK_RECIPE_PATH", "").split(":") if part]
+    extra = [
+        Path(part).expanduser() for part in environ.get("SPARK_RECIPE_PATH", "").split(":") if part
+    ]
     folders = [Path("recipes"), *extra, find_shipped("recipes")]
     seen: dict[Path, Path] = {}
     for folder in folders:
@@ -58,10 +63,14 @@ def search_folders(environ: Mapping[str, str] | None = None) -> list[Path]:
 
 def find_recipes(folder: Path) -> Iterator[Path]:
     """Every recipe file under a folder, sorted."""
-    return (path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.is_file())
+    return (
+        path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.is_file()
+    )
 
 
 def _as_paths(path: Path) -> Iterator[Path]:
+    if not path.name or "\0" in path.name:
+        return
     yield path
     for suffix in SUFFIXES:
         yield path.with_name(path.name + suffix)

@@ -49,7 +49,7 @@ def resolve_parameters(recipe: Recipe, sets: Iterable[tuple[str, str]]) -> Mappi
             raise UsageError(
                 f"--set {name}={value}: the command of {recipe.name} has no {{{name}}}"
                 f"{did_you_mean(name, sorted(used))}",
-                hint=f"write {{{name}}} in the command, or append the flag itself: -- --{flag} {value}",
+                hint=f"write {{{name}}} in the command, or append the flag: -- --{flag} {value}",
             )
         parameters[name] = Parameter(value, "--set")
     return parameters

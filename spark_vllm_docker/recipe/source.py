@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -30,7 +31,8 @@ KeyPath = tuple[str | int, ...]
 class Source:
     """A parsed file: its data, and where each key path stands.
 
-    `keys[path]` is the place of the key (of the item, in a list) and `values[path]` the place of its
+    `keys[path]` is the place of the key (of the item, in a list) and `values[path]` the place of
+    its
     value. `blocks` holds the paths of block scalars, whose text begins on the line after.
     """
 
@@ -134,7 +136,7 @@ class _Reader:
                 self._keys[(*path, index)] = self._mark(item)
                 items.append(self._value(item, (*path, index)))
             return items
-        if node.style in ("|", ">"):
+        if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
             self._blocks.add(path)
         return self._scalar(node)
 
@@ -176,7 +178,7 @@ class _Reader:
         self._faults.append(Finding("REC001", Severity.ERROR, message, where))
 
 
-def _mark(mark: yaml.Mark | None, file: str) -> Where:
+def _mark(mark: Any, file: str) -> Where:
     return Where(file, mark.line + 1, mark.column + 1) if mark else Where(file)
 
 

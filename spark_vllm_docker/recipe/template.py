@@ -91,7 +91,9 @@ def fill_template(template: Template, values: Mapping[str, object]) -> str:
         ValueError: a value does not go with its format specification.
     """
     return "".join(
-        part if isinstance(part, str) else f"{{{part.text}}}".format_map({part.name: values[part.name]})
+        part
+        if isinstance(part, str)
+        else f"{{{part.text}}}".format_map({part.name: values[part.name]})
         for part in template.parts
     )
 

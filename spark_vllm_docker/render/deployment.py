@@ -1,4 +1,6 @@
-"""`Recipe` and options → `Deployment`: the spec, and what the watcher must know about the server."""
+"""`Recipe` and options → `Deployment`: the spec, and what the watcher must know about the
+server.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ class Deployment:
         return int(self.endpoint.rpartition(":")[2])
 
 
-def build_deployment(recipe: Recipe, options: LaunchOptions, environ: Mapping[str, str]) -> Deployment:
+def build_deployment(
+    recipe: Recipe, options: LaunchOptions, environ: Mapping[str, str]
+) -> Deployment:
     """Render a recipe.
 
     `environ` is used for the place of the Hugging Face cache only; values of secrets stay out.
@@ -159,7 +163,9 @@ def _render_command(
     try:
         command = fill_template(recipe.command, values)
     except (ValueError, TypeError) as error:
-        raise UsageError(f"{recipe.name}: a parameter does not go with its format: {error}") from error
+        raise UsageError(
+            f"{recipe.name}: a parameter does not go with its format: {error}"
+        ) from error
     command = append_arguments(command, _and_words(options.extra_arguments))
     if not options.in_container:
         serve = parse_serve(command)
@@ -192,7 +198,11 @@ def _build_mounts(recipe: Recipe, environ: Mapping[str, str]) -> tuple[Mount, ..
     mounts = [Mount(str(Path(cache).absolute()), HUGGING_FACE_CACHE)]
     for volume in recipe.keys.volumes:
         parts = volume.split(":")
-        if len(parts) not in (2, 3) or not parts[1].startswith("/") or parts[2:] not in ([], ["ro"], ["rw"]):
+        if (
+            len(parts) not in (2, 3)
+            or not parts[1].startswith("/")
+            or parts[2:] not in ([], ["ro"], ["rw"])
+        ):
             raise UsageError(f"volumes: '{volume}' is not SOURCE:/TARGET or SOURCE:/TARGET:ro")
         source = Path(parts[0].replace("~", home, 1) if parts[0].startswith("~") else parts[0])
         # Relative sources are relative to the recipe, so that a recipe works from any folder.

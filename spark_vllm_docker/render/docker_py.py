@@ -1,4 +1,6 @@
-"""`ContainerSpec` → keyword arguments of docker-py's `containers.create`, as data or as Python text."""
+"""`ContainerSpec` → keyword arguments of docker-py's `containers.create`, as data or as Python
+text.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ def render_docker_py(spec: ContainerSpec) -> str:
     for name, value in kwargs.items():
         text = pformat(value, width=96, sort_dicts=False).replace("\n", "\n    ")
         if name == "environment" and spec.env_from_host:
-            text += f" | {{name: os.environ[name] for name in {list(spec.env_from_host)} if name in os.environ}}"
+            names = list(spec.env_from_host)
+            text += f" | {{n: os.environ[n] for n in {names} if n in os.environ}}"
         lines.append(f"    {name}={text},")
     imports = ["import os", "", "import docker"] if spec.env_from_host else ["import docker"]
     return "\n".join([*imports, "", "docker.from_env().containers.run(", *lines, ")"])

@@ -1,4 +1,6 @@
-"""`vllm serve` inside a rendered command: what it serves, where it listens, how it becomes PID 1's child."""
+"""`vllm serve` inside a rendered command: what it serves, where it listens, how it becomes PID
+1's child.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 class ServeCommand:
     """The `vllm serve` of a command, as argparse would see it.
 
-    `arguments` are the words after `serve`. Of a flag that is given twice the last one counts, as in
+    `arguments` are the words after `serve`. Of a flag that is given twice the last one counts, as
+    in
     vLLM.
     """
 
@@ -87,7 +90,9 @@ def parse_serve(command: str) -> ServeCommand | None:
 
 
 def append_arguments(command: str, arguments: Sequence[str]) -> str:
-    """Put arguments at the end of `vllm serve` (of the text, when the command starts something else)."""
+    """Put arguments at the end of `vllm serve` (of the text, when the command starts something
+    else).
+    """
     text = strip_command(command)
     if not arguments:
         return text
@@ -109,8 +114,10 @@ def strip_command(command: str) -> str:
 
 
 def exec_serve(command: str) -> str:
-    """Put `exec` before a `vllm serve` that ends the command, so that bash does not stay between the
-    container's init and the server: a stop signal then reaches vLLM, and its exit is the container's.
+    """Put `exec` before a `vllm serve` that ends the command, so that bash does not stay between
+    the
+    container's init and the server: a stop signal then reaches vLLM, and its exit is the
+    container's.
 
     The command is left alone where that could change what it does: something follows, the server is
     in the background or in a pipe, or the text holds what the scanner does not understand.

@@ -22,7 +22,9 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
-    """Words up to an operator. `after` is the operator that ends it, empty at the end of the text."""
+    """Words up to an operator. `after` is the operator that ends it, empty at the end of the
+    text.
+    """
 
     words: tuple[Word, ...]
     after: str

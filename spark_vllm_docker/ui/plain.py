@@ -35,7 +35,10 @@ class PlainScreen:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stream.flush()
 
@@ -46,11 +49,13 @@ class PlainScreen:
                 self._phase = phase
                 self._write(f"[{elapsed:6.1f} s] {phase}")
             case Progress():
-                if self._is_quiet() or event.done and event.done == event.total:
+                if self._is_quiet() or (event.done and event.done == event.total):
                     self._write(f"           {event.phase}: {cut(say_progress(event), _WIDTH)}")
             case Tick(phase, phase_s, elapsed, last_line):
                 if self._is_quiet():
-                    self._write(f"[{elapsed:6.1f} s] {phase}, for {phase_s:.0f} s: {cut(last_line, _WIDTH)}")
+                    self._write(
+                        f"[{elapsed:6.1f} s] {phase}, for {phase_s:.0f} s: {cut(last_line, _WIDTH)}"
+                    )
             case LogLines(lines):
                 if self._show_log:
                     self._stream.write("".join(f"{line}\n" for line in lines))

@@ -1,5 +1,7 @@
-"""A live view for terminals: finished phases with their times, the current one with its progress and
-the last line of the log."""
+"""A live view for terminals: finished phases with their times, the current one with its progress
+and
+the last line of the log.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ class TerminalScreen:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._live.stop()
 
@@ -79,14 +84,16 @@ class TerminalScreen:
 
     def _finish_phase(self, elapsed: float) -> None:
         if self._phase:
-            line = Text.assemble(("✓ ", "green"), f"{self._phase:9}", f"{elapsed - self._began_s:7.1f} s")
+            line = Text.assemble(
+                ("✓ ", "green"), f"{self._phase:9}", f"{elapsed - self._began_s:7.1f} s"
+            )
             self._console.print(line)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if not self._phase:
             return
         head = Text.assemble(
-            self._spinner.render(console.get_time()),
+            str(self._spinner.render(console.get_time())),
             " ",
             (f"{self._phase:9}", "bold"),
             f"{max(0.0, self._elapsed_s - self._began_s):7.0f} s  ",

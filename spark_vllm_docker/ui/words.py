@@ -29,12 +29,13 @@ def say_ready(event: ServerReady) -> list[str]:
     """What was proven, and how to call the server."""
     model = event.served[0] if event.served else ""
     key = ' -H "Authorization: Bearer $VLLM_API_KEY"' if event.api_key else ""
+    curl = f"curl {event.endpoint}/v1/chat/completions{key} -H 'Content-Type: application/json' "
+    curl += f"-d '{_CURL_BODY.format(model=model)}'"
     lines = [
         f"ready: {event.name} after {event.elapsed_s:.1f} s",
         f"  proven    {event.proof}",
         f"  endpoint  {event.endpoint}/v1   model {', '.join(event.served)}",
-        f"  try       curl {event.endpoint}/v1/chat/completions{key} "
-        f"-H 'Content-Type: application/json' -d '{_CURL_BODY.format(model=model)}'",
+        f"  try       {curl}",
     ]
     if event.api_key:
         lines.insert(3, f"  api key   {event.api_key}   (shown once)")

@@ -3,7 +3,8 @@
 
     python3 make_tiny_models.py OUTDIR [tiny-llama] [tiny-nan]
 
-tiny-llama  LlamaForCausalLM: 2 layers, 64 wide, byte-level tokenizer (token 0 is "!"), context 8192.
+tiny-llama  LlamaForCausalLM: 2 layers, 64 wide, byte-level tokenizer (token 0 is "!"), context
+8192.
 tiny-nan    the same with one NaN weight matrix, so that every logit is NaN: the healthy-looking
             server that answers "!!!!". It stands for a checkpoint that an image breaks.
 
