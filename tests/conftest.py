@@ -100,7 +100,7 @@ def port() -> int:
 
 
 @pytest.fixture(scope="session")
-def docker_engine() -> DockerEngine:
+def docker_engine() -> Iterator[DockerEngine]:
     """A real engine. Where none runs the test is skipped, unless SPARK_RECIPE_TEST_DOCKER=1."""
     engine = DockerEngine(find_docker_address(os.environ))
     try:
@@ -109,7 +109,8 @@ def docker_engine() -> DockerEngine:
         if os.environ.get("SPARK_RECIPE_TEST_DOCKER") == "1":
             raise
         pytest.skip(str(error))
-    return engine
+    yield engine
+    engine.close()
 
 
 @pytest.fixture(scope="session")
@@ -140,7 +141,7 @@ def write_recipe(tmp_path: Path, port: int) -> RecipeWriter:
     """Write a recipe for the stand-in; `steps` is its life, other keywords are recipe keys."""
 
     def write(
-        name: str = "stand-in", steps: list[list[object]] | None = None, **keys: object
+        name: str = "sr-test", steps: list[list[object]] | None = None, **keys: object
     ) -> Path:
         env = {"STAND_IN": json.dumps(steps)} if steps is not None else {}
         recipe: dict[str, object] = {
@@ -163,9 +164,8 @@ def write_recipe(tmp_path: Path, port: int) -> RecipeWriter:
 
 @pytest.fixture
 def no_leftovers(docker_engine: DockerEngine) -> Iterator[None]:
-    """Whatever a test deploys is gone after it, also when it fails."""
-    before = {deployed.id for deployed in docker_engine.list_ours()}
+    """Whatever a test deploys is gone after it, also when it fails; nothing else is touched."""
     yield
     for deployed in docker_engine.list_ours():
-        if deployed.id not in before:
+        if deployed.name.startswith("sr-test"):
             docker_engine.remove(deployed.id)

@@ -6,8 +6,9 @@ import os
 import shutil
 import tarfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, cast
@@ -31,6 +32,7 @@ from spark_vllm_docker.errors import BuildFailed, NoSpace, SparkRecipeError
 from spark_vllm_docker.render.docker_py import docker_py_kwargs
 from spark_vllm_docker.render.spec import API_KEY_VARIABLE, LABEL, ContainerSpec
 
+_STOP_SIGNALS = ("2", "15")  # of `docker stop`; SIGKILL alone is no orderly stop
 _STATES: dict[str, State] = {"created": "created", "exited": "exited", "dead": "exited"}
 
 
@@ -69,6 +71,12 @@ class DockerEngine:
                 else:
                     self._connected = docker.DockerClient(base_url=self._address)
         return self._connected
+
+    def close(self) -> None:
+        """Give the connections back. A command that ends need not: the process does."""
+        if self._connected is not None:
+            self._connected.close()
+            self._connected = None
 
     @property
     def runs_here(self) -> bool:
@@ -122,6 +130,7 @@ class DockerEngine:
             "labels": dict(request.labels),
             "rm": True,
             "forcerm": True,
+            "network_mode": "none" if request.offline else None,
             "decode": True,
         }
         with engine_errors(self._address):
@@ -180,7 +189,11 @@ class DockerEngine:
             stream = container.logs(
                 stream=True, follow=follow, tail="all" if tail is None else tail
             )
-        return _Bytes(stream, self._address)
+
+        def read_last_line() -> bytes:
+            return bytes(container.logs(tail=1))
+
+        return _Items(stream, self._address, read_last_line if follow else None)
 
     def follow_exit(self, container_id: str) -> Stream[Exit]:
         """The engine's `die` event; a container that has ended before gives its exit at once."""
@@ -218,26 +231,49 @@ class DockerEngine:
                     raise
 
 
-class _Bytes:
-    """A log stream whose end by `close` is an end, not an error."""
+class _Items:
+    """A stream of docker-py (log chunks, events) whose end by `close` is an end, not an error."""
 
-    def __init__(self, stream: Any, address: str) -> None:
+    def __init__(
+        self, stream: Any, address: str, last_line: Callable[[], bytes] | None = None
+    ) -> None:
         self._stream = stream
         self._address = address
+        self._last_line = last_line
         self._closed = False
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Generator[Any]:
+        chunk: Any = b""
         try:
             with engine_errors(self._address):
-                yield from self._stream
+                for chunk in self._stream:
+                    yield chunk
+                if self._last_line is not None and not self._closed:
+                    yield from self._read_unfinished(chunk)
         except SparkRecipeError:
             if not self._closed:
                 raise
+        finally:
+            self.close()
+            self._release()
+
+    def _read_unfinished(self, last_chunk: bytes) -> Iterator[bytes]:
+        """A last line without its line end, which the engine (20.10) does not give to followers."""
+        line = self._last_line() if self._last_line is not None else b""
+        if line and not line.endswith(b"\n") and not last_chunk.endswith(line):
+            yield line
 
     def close(self) -> None:
         self._closed = True
         with suppress(OSError, docker.errors.DockerException, AttributeError):
             self._stream.close()
+
+    def _release(self) -> None:
+        """Give the connection back; only where it is read, and after the reading has ended."""
+        response = getattr(self._stream, "_response", None)
+        if response is not None:
+            with suppress(OSError, AttributeError):
+                response.close()
 
 
 class _ExitEvents:
@@ -248,10 +284,10 @@ class _ExitEvents:
     ) -> None:
         self._engine = engine
         self._container_id = container_id
-        filters = {"container": container_id, "event": "die"}
+        filters = {"container": container_id, "event": ["die", "kill"]}
         with engine_errors(address):
             events = client.events(filters=filters, decode=True)
-        self._events = _Bytes(events, address)
+        self._events = _Items(events, address)
         # Subscribed first, asked second: an end in between is not missed.
         try:
             self._now = engine.inspect(container_id)
@@ -261,10 +297,20 @@ class _ExitEvents:
 
     def __iter__(self) -> Iterator[Exit]:
         now = self._now
-        if now.state == "running":
-            for _event in self._events:
-                now = self._engine.inspect(self._container_id)
-                break
+        try:
+            if now.state == "running":
+                events = iter(self._events)
+                stopped = False
+                for event in events:
+                    if event["Action"] == "die":
+                        now = self._engine.inspect(self._container_id)
+                        break
+                    stopped |= event["Actor"]["Attributes"].get("signal") in _STOP_SIGNALS
+                events.close()
+                if now.exit is not None:
+                    now = replace(now, exit=replace(now.exit, stopped=stopped))
+        finally:
+            self.close()
         if now.exit is not None:
             yield now.exit
 

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +167,7 @@ class ProcessEngine:
             server = self._server(folder)
             if server is None:
                 return
+            (folder / "stopping").touch()
             self.signal(container_id, "SIGTERM")
             end = time.monotonic() + grace_s
             while time.monotonic() < end and is_alive(server):
@@ -183,6 +184,10 @@ class ProcessEngine:
         """Stop what still runs and remove the folder."""
         self.stop(container_id, 0)
         shutil.rmtree(self._folder / container_id, ignore_errors=True)
+
+    def was_stopped(self, container_id: str) -> bool:
+        """Whether `stop` was called for it."""
+        return (self._folder / container_id / "stopping").exists()
 
     def _existing(self, name: str) -> Path:
         folder = self._folder / name
@@ -266,7 +271,7 @@ class _ExitFile:
             except NotDeployed:
                 return
             if ended is not None:
-                yield ended
+                yield replace(ended, stopped=self._engine.was_stopped(self._name))
                 return
             self._closed.wait(_POLL_S)
 

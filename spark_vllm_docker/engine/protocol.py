@@ -37,10 +37,15 @@ class EngineInfo:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The end of a server's main process. 128 + n means that signal n ended it."""
+    """The end of a server's main process. 128 + n means that signal n ended it.
+
+    `stopped` is true when the engine was asked to stop it; only `follow_exit` can tell, and only of
+    a stop that it saw.
+    """
 
     code: int
     out_of_memory: bool = False
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +68,16 @@ class PullProgress:
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """An image to build. `from_links` packs what symbolic links in the context point to."""
+    """An image to build. `from_links` packs what symbolic links in the context point to; `offline`
+    gives the build no network.
+    """
 
     tag: str
     context: Path
     arguments: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     from_links: bool = False
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class RecorderEngine:
         """Ends it with 143."""
         if container_id in self._containers:
             self.asked.append(("stop", container_id))
-            self._end(self._containers[container_id], 143)
+            self._end(self._containers[container_id], 143, stopped=True)
 
     def remove(self, container_id: str) -> None:
         """Forget it."""
@@ -131,9 +131,9 @@ class RecorderEngine:
             self.asked.append(("remove", container_id))
             self._end(container, 137)
 
-    def _end(self, container: _Container, code: int) -> None:
+    def _end(self, container: _Container, code: int, *, stopped: bool = False) -> None:
         if container.state == "running":
-            container.state, container.exit = "exited", Exit(code)
+            container.state, container.exit = "exited", Exit(code, stopped=stopped)
             container.ended.set()
 
     def _existing(self, name: str) -> _Container:

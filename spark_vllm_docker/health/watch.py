@@ -24,7 +24,7 @@ from spark_vllm_docker.health.phases import PhaseClock
 HTTP_OK = 200
 POLL_S = 0.1  # between two questions to /health
 TICK_S = 1.0
-# After the exit the last lines of the log are on their way; not for longer than this.
+# After the exit the last lines are on their way; when none comes for so long, that was it.
 DRAIN_S = 0.3
 # Less than this share of one core is what an idle server uses for its heartbeats.
 _IDLE_CORES = 0.05
@@ -206,10 +206,9 @@ class Watcher:
         self._emit(LogLines(tuple(lines)))
 
     def _drain(self) -> None:
-        """The lines that the server wrote before its end, however late they come."""
-        end = time.monotonic() + DRAIN_S
-        while not self._log_ended and (left := end - time.monotonic()) > 0:
-            self._next(left)
+        """The lines that the server wrote before its end, however many are still on their way."""
+        while not self._log_ended and (self._next(DRAIN_S) or self._log_ended):
+            pass
 
     def _tick(self) -> Tick:
         clock = self._clock

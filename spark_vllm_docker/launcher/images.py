@@ -93,6 +93,7 @@ def _build_own_if_changed(
             arguments={image.tag_build_arg: tag, **arguments},
             labels={CONTEXT_LABEL: key},
             from_links=True,
+            offline=True,
         )
         _build(engine, request, emit)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spark_vllm_docker.diagnose.death import explain_death
-from spark_vllm_docker.diagnose.root_line import RootLineFinder
+from spark_vllm_docker.diagnose.root_line import RootLine, RootLineFinder
 from spark_vllm_docker.engine.protocol import Deployed, Engine
 from spark_vllm_docker.errors import (
     GPU_HINT,
@@ -201,7 +201,10 @@ def build_failure(
     logs = f"spark-recipe logs {name} shows everything; spark-recipe down {name} removes it"
     if isinstance(outcome, Died):
         ended = outcome.exit
-        death = explain_death(ended.code, roots.result(), name, out_of_memory=ended.out_of_memory)
+        root = roots.result()
+        if ended.stopped:
+            root = RootLine("the engine was asked to stop it")
+        death = explain_death(ended.code, root, name, out_of_memory=ended.out_of_memory)
         return ServerFailed(
             f"{name}: the server ended {at} (exit code {ended.code})",
             cause=death.cause,
@@ -249,9 +252,8 @@ def _stay(launch: Launch, watcher: Watcher, deployed: Deployed, roots: RootLineF
             Note(f"detached; {deployed.name} goes on: spark-recipe down {deployed.name} ends it")
         )
         return
-    now = launch.engine.find(deployed.name)
-    if now is None or now.id != deployed.id:
-        launch.emit(Note(f"{deployed.name} was taken down"))
+    if died.exit.stopped:
+        launch.emit(Note(f"{deployed.name} was stopped"))
         return
     raise build_failure(died, deployed, roots, launch.clock)
 
@@ -267,6 +269,6 @@ def describe_result(deployed: Deployed) -> dict[str, object]:
         "served": list(deployed.served),
         "spec": deployed.spec_digest,
         "started_at": deployed.started_at or None,
-        "exit_code": deployed.exit.code if deployed.exit else None,
+        "server_exit_code": deployed.exit.code if deployed.exit else None,
         "out_of_memory": deployed.exit.out_of_memory if deployed.exit else None,
     }

@@ -117,7 +117,9 @@ def test_a_name_can_be_used_once(engine: Engine) -> None:
 def test_the_exit_code_is_told(running_engine: Engine, code: int) -> None:
     container_id = run(running_engine, f"sleep 0.2; exit {code}")
     assert list(running_engine.follow_exit(container_id)) == [Exit(code)]
-    assert list(running_engine.follow_exit(container_id)) == [Exit(code)]  # also when it has ended before
+    assert list(running_engine.follow_exit(container_id)) == [
+        Exit(code)
+    ]  # also when it has ended before
     assert running_engine.inspect(container_id).exit == Exit(code)
 
 
@@ -159,13 +161,15 @@ def test_a_stop_waits_the_grace_time_and_then_kills(running_engine: Engine) -> N
 def test_what_the_main_process_leaves_behind_ends_with_it(running_engine: Engine) -> None:
     container_id = run(running_engine, "sleep 300 & echo started; exit 3")
     assert list(running_engine.follow_exit(container_id)) == [Exit(3)]
-    assert b"".join(running_engine.follow_log(container_id)) == b"started\n"  # ends: nobody holds it open
+    assert (
+        b"".join(running_engine.follow_log(container_id)) == b"started\n"
+    )  # ends: nobody holds it open
 
 
 def test_the_environment(running_engine: Engine) -> None:
     fields = {"env": (("A", "x y"),), "env_from_host": ("SECRET_A", "SECRET_NONE")}
     container_id = run(
-        engine, 'echo "$A|$SECRET_A|${SECRET_NONE-unset}"', {"SECRET_A": "s"}, **fields
+        running_engine, 'echo "$A|$SECRET_A|${SECRET_NONE-unset}"', {"SECRET_A": "s"}, **fields
     )
     assert b"".join(running_engine.follow_log(container_id)) == b"x y|s|unset\n"
 

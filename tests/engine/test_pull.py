@@ -12,7 +12,7 @@ def message(status: str, layer: str = "a", current: int = 0, total: int = 0) -> 
 
 
 def test_layers_and_bytes_add_up() -> None:
-    stream = [
+    stream: list[dict[str, object]] = [
         {"status": "Pulling from x/y", "id": "latest"},
         message("Pulling fs layer", "a"),
         message("Pulling fs layer", "b"),

@@ -54,7 +54,7 @@ def test_all_faults_are_reported() -> None:
 @given(st.text(alphabet="ab{} :!.\n", max_size=40))
 def test_it_never_raises_and_agrees_with_python(text: str) -> None:
     template = parse_template(text)
-    values = {name: "v" for name in template.names}
+    values = dict.fromkeys(template.names, "v")
     if template.faults:
         return
     try:

@@ -119,7 +119,7 @@ def test_the_docker_py_text_is_a_program_with_the_same_arguments() -> None:
 
     text = render_docker_py(omni().spec).replace("import docker\n", "")
     text = text.replace("docker.from_env()", "client").replace("os.environ", "environ")
-    exec(text, {"client": Client, "environ": ENVIRON})  # noqa: S102
+    exec(text, {"client": Client, "environ": ENVIRON})
     assert seen == docker_py_kwargs(omni().spec, ENVIRON)
 
 

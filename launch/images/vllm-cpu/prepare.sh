@@ -28,9 +28,9 @@ if [ ! -f "$house/.complete" ]; then
   mkdir -p "$house.part"
   host=$(python3 -c 'import platform, sys; print("%d.%d" % sys.version_info[:2], platform.machine())')
   if [ "$host" = "$target" ]; then
-    fetch=(python3 -m pip wheel --quiet --wheel-dir "$house.part")
+    fetch=(python3 -m pip wheel -qq --wheel-dir "$house.part")
   else
-    fetch=(python3 -m pip download --quiet --dest "$house.part" --only-binary=:all:
+    fetch=(python3 -m pip download -qq --dest "$house.part" --only-binary=:all:
       --implementation cp --python-version "$python"
       --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" --platform "manylinux2014_$machine")
   fi
