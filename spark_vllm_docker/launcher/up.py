@@ -15,6 +15,7 @@ from spark_vllm_docker.errors import (
     NameTaken,
     NoGpuSupport,
     NotProven,
+    Refused,
     ServerFailed,
     SpecDiffers,
     TimedOut,
@@ -106,6 +107,11 @@ def run_up(launch: Launch) -> Deployed:
 
 def _check_engine(launch: Launch) -> None:
     info = launch.engine.check()
+    if launch.request.wait and not launch.engine.runs_here:
+        raise Refused(
+            f"the engine at {info.address} is on another machine, whose ports this one cannot ask",
+            hint="--no-wait starts it without waiting; or run spark-recipe on that machine",
+        )
     if launch.request.deployment.spec.gpus is not None and not info.can_use_gpus:
         raise NoGpuSupport(
             f"{launch.request.deployment.recipe} wants GPUs, and the engine at {info.address} "

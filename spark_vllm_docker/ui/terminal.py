@@ -24,7 +24,7 @@ from spark_vllm_docker.events import (
     Tick,
 )
 from spark_vllm_docker.findings import Severity
-from spark_vllm_docker.ui.words import cut, say_finding, say_progress, say_ready
+from spark_vllm_docker.ui.words import cut, draw_bar, say_finding, say_progress, say_ready
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
@@ -62,7 +62,7 @@ class TerminalScreen:
                 self._phase, self._began_s, self._elapsed_s = phase, elapsed, elapsed
                 self._progress = ""
             case Progress():
-                self._progress = say_progress(event)
+                self._progress = f"{draw_bar(event)} {say_progress(event)}".strip()
             case Tick(elapsed_s=elapsed, last_line=last):
                 self._elapsed_s, self._last_line = elapsed, last
             case LogLines(lines):

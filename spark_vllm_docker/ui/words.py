@@ -18,6 +18,14 @@ def say_progress(event: Progress) -> str:
     return " · ".join(part for part in (counted, event.detail) if part)
 
 
+def draw_bar(event: Progress, width: int = 24) -> str:
+    """`━━━━━━━━╌╌╌╌`, or nothing when the end is not known."""
+    if not event.total:
+        return ""
+    full = round(width * min(1.0, event.done / event.total))
+    return "━" * full + "╌" * (width - full)
+
+
 def say_finding(finding: Finding) -> str:
     """`error[REC003] recipes/a.yaml:14:3: shm_sise: unknown key …`, with the edit below."""
     where = f" {finding.where}" if finding.where else ""

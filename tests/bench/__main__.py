@@ -1,0 +1,224 @@
+"""Prints every promised number beside its limit: `python -m tests.bench`.
+
+Times are medians over several runs of the installed command; container numbers are taken on a real
+engine with the stand-in image, each beside plain `docker` in the same run. No assertion: a number
+on a busy machine is a number on a busy machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.conftest import STAND_IN_IMAGE, free_port
+
+COMMAND = str(Path(sys.executable).parent / "spark-recipe")
+NAME = "sr-test-bench"
+
+
+def row(what: str, value: str, limit: str, ok: bool, reference: str = "") -> None:
+    mark = "ok  " if ok else "OVER"
+    print(f"{mark} {what:58} {value:>12}  limit {limit:10} {reference}", flush=True)
+
+
+def timed(*arguments: str) -> float:
+    began = time.perf_counter()
+    subprocess.run(arguments, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def median(run: Callable[[], float], times: int = 9) -> float:
+    run()  # warms the disk cache
+    return statistics.median(run() for _ in range(times))
+
+
+def command_times(folder: Path) -> None:
+    python = median(lambda: timed(sys.executable, "-c", "pass"))
+    reference = f"python -c pass: {python * 1000:.0f} ms"
+    for arguments, limit_ms in (
+        (["--version"], 80),
+        (["--help"], 150),
+        (["check", "nemotron-omni"], 350),
+        (["render", "nemotron-omni"], 350),
+        (["up", "nemotron-omni", "--dry-run"], 450),
+    ):
+        value = median(lambda arguments=arguments: timed(COMMAND, *arguments)) * 1000  # type: ignore[misc]
+        what = " ".join(["spark-recipe", *arguments])
+        row(what, f"{value:.0f} ms", f"{limit_ms} ms", value <= limit_ms, reference)
+    bad = folder / "bad.yaml"
+    bad.write_text("name: [\n")
+
+    def refused() -> float:
+        began = time.perf_counter()
+        subprocess.run([COMMAND, "up", str(bad)], check=False, capture_output=True)
+        return time.perf_counter() - began
+
+    value = median(refused) * 1000
+    row("spark-recipe up on a bad recipe", f"{value:.0f} ms", "500 ms", value <= 500)
+
+
+def recipe(folder: Path, steps: Sequence[Sequence[object]], port: int) -> str:
+    path = folder / "bench.yaml"
+    data = {
+        "recipe_version": "1",
+        "name": NAME,
+        "container": STAND_IN_IMAGE,
+        "gpus": "none",
+        "defaults": {"port": port},
+        "env": {"STAND_IN": json.dumps(steps)},
+        "command": "vllm serve m --port {port}",
+    }
+    path.write_text(json.dumps(data))
+    return str(path)
+
+
+def inspect(field: str) -> float:
+    done = subprocess.run(
+        ["docker", "inspect", "-f", "{{" + field + "}}", NAME],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    moment = datetime.strptime(done.stdout.strip()[:26].rstrip("Z"), "%Y-%m-%dT%H:%M:%S.%f")
+    return moment.replace(tzinfo=UTC).timestamp()
+
+
+def down() -> None:
+    subprocess.run(["docker", "rm", "-f", NAME], check=False, capture_output=True)
+
+
+def start_times(folder: Path) -> None:
+    path = recipe(folder, [["hang"]], free_port())
+    line = subprocess.run(
+        [COMMAND, "render", path], check=True, capture_output=True, text=True
+    ).stdout
+
+    def until_started(*arguments: str) -> float:
+        down()
+        began = time.time()
+        subprocess.run(arguments, check=True, capture_output=True)
+        return inspect(".State.StartedAt") - began
+
+    ours, plain = [], []
+    for _ in range(7):
+        plain.append(until_started("/bin/bash", "-c", line))
+        ours.append(until_started(COMMAND, "up", path, "--no-wait"))
+    down()
+    value, reference = statistics.median(ours), statistics.median(plain)
+    row(
+        "from the command to the container's start",
+        f"{value:.2f} s",
+        f"{2 * reference:.2f} s",
+        value <= 2 * reference,
+        f"docker run -d: {reference:.2f} s",
+    )
+
+
+def read_until(process: subprocess.Popen[str], word: str) -> float:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(word):
+            return time.time()
+    raise RuntimeError(f"no line begins with {word}")
+
+
+def up(path: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [COMMAND, "up", path, "-d"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+
+
+def death_times(folder: Path) -> None:
+    values = []
+    for _ in range(5):
+        down()
+        steps = [["play", "fail-mamba-align-block-size.log", 0.5], ["exit", 1]]
+        process = up(recipe(folder, steps, free_port()))
+        told = read_until(process, "cause: ")
+        process.wait()
+        values.append(told - inspect(".State.FinishedAt"))
+    down()
+    value = statistics.median(values)
+    row("exit of the server to the printed cause", f"{value:.2f} s", "0.50 s", value <= 0.5)
+
+
+def ready_times(folder: Path) -> None:
+    values = []
+    for _ in range(5):
+        down()
+        port = free_port()
+        first: list[float] = []
+
+        def poll(port: int = port, first: list[float] = first) -> None:
+            while not first:
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1):
+                        first.append(time.time())
+                except OSError:
+                    time.sleep(0.005)
+
+        steps = [["play", "ok-tiny-llama-eager.log", 1.5], ["serve"]]
+        poller = threading.Thread(target=poll, daemon=True)
+        poller.start()
+        process = up(recipe(folder, steps, port))
+        told = read_until(process, "ready: ")
+        process.communicate()
+        poller.join()
+        values.append(told - first[0])
+    down()
+    value = statistics.median(values)
+    row("/health first answers 200 to the printed ready", f"{value:.2f} s", "0.30 s", value <= 0.3)
+
+
+def memory(folder: Path) -> None:
+    down()
+    steps = [["flood", 1_000_000], ["serve"]]
+    process = up(recipe(folder, steps, free_port()))
+    began, peak_kib = time.time(), 0
+    assert process.stderr is not None
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    while process.poll() is None:
+        try:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            peak_kib = max(peak_kib, int(status.partition("VmHWM:")[2].split()[0]))
+        except (OSError, IndexError):
+            break
+        time.sleep(0.1)
+    process.wait()
+    down()
+    value = peak_kib / 1024
+    took = f"{time.time() - began:.0f} s"
+    row(
+        "resident memory of up while 1,000,000 lines are logged",
+        f"{value:.0f} MiB",
+        "80 MiB",
+        value <= 80,
+        took,
+    )
+
+
+def main() -> None:
+    print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        command_times(folder)
+        try:
+            for measure in (start_times, death_times, ready_times, memory):
+                measure(folder)
+        finally:
+            down()
+
+
+if __name__ == "__main__":
+    main()

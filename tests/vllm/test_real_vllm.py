@@ -1,0 +1,146 @@
+"""The main job on real input: a real `vllm serve` in a real container, started from a recipe."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, CommandLine, free_port
+
+pytestmark = [pytest.mark.vllm, pytest.mark.docker, pytest.mark.timeout(1500)]
+
+NAME = "sr-test-vllm"
+
+
+@pytest.fixture
+def recipe(cli: CommandLine, docker_engine: object) -> Iterator[Path]:
+    """tiny-cpu under a name and a port of this test."""
+    text = (ROOT / "recipes/tiny-cpu.yaml").read_text(encoding="utf-8")
+    text = text.replace("name: tiny-cpu", f"name: {NAME}").replace("8005", str(free_port()))
+    path = cli.home / "recipe.yaml"
+    path.write_text(text, encoding="utf-8")
+    yield path
+    cli("down", NAME, "--grace", "0")
+
+
+def ask(endpoint: str, **body: Any) -> tuple[int, Any]:
+    body = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "Hello"}],
+        "max_tokens": 8,
+        **body,
+    }
+    request = urllib.request.Request(
+        f"{endpoint}/chat/completions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=180) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+KILL = """
+import os, pathlib, sys
+for path in pathlib.Path("/proc").iterdir():
+    try:
+        if path.name.isdecimal() and b"VLLM::EngineCor" in (path / "cmdline").read_bytes():
+            os.kill(int(path.name), 9)
+            sys.exit(0)
+    except OSError:
+        pass
+sys.exit(1)
+"""
+
+
+def kill_engine_core() -> bool:
+    """SIGKILL to the engine process inside the container, as the kernel does when memory runs out."""
+    command = ["docker", "exec", NAME, "python3", "-c", KILL]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_healthy_asked_and_killed_while_serving(cli: CommandLine, recipe: Path) -> None:
+    process = cli.start("up", str(recipe), "--json")
+    assert process.stdout is not None
+    phases, endpoint = [], ""
+    for line in process.stdout:
+        event = json.loads(line)
+        if event["event"] == "phase":
+            phases.append(event["phase"])
+        if event["event"] == "ready":
+            endpoint = event["endpoint"] + "/v1"
+            assert event["served"] == ["tiny"]
+            assert event["proof"].startswith("4 tokens in ")
+            break
+    assert phases == ["pull", "create", "setup", "config", "load", "kv-cache", "api", "ready"]
+    status, answer = ask(endpoint)
+    assert status == 200
+    assert answer["usage"]["completion_tokens"] == 8
+    assert cli("health", NAME).code == 0
+    assert cli("up", str(recipe), "-d").code == 0  # runs already
+
+    assert kill_engine_core()
+    out, err = process.communicate(timeout=60)
+    result = json.loads(out.splitlines()[-1])
+    assert process.returncode == 5, err
+    assert "the server ended in phase ready" in result["error"]["message"]
+    assert "(exit code 0)" in result["error"]["message"]
+    assert "was killed and left no error of its own" in result["error"]["cause"]
+    assert "exited (0)" in cli("ps").out
+
+
+def test_nan_weights_start_and_answer_nonsense(cli: CommandLine, recipe: Path) -> None:
+    """What the canaries are for: everything looks healthy, and every logit is NaN."""
+    recipe.write_text(
+        recipe.read_text().replace("{model_folder}/tiny-llama", "{model_folder}/tiny-nan")
+    )
+    up = cli("up", str(recipe), "-d", timeout=600)
+    assert up.code == 0, up.err
+    endpoint = up.out.strip()
+    status, answer = ask(endpoint)
+    assert (status, set(answer["choices"][0]["message"]["content"])) == (200, {"!"})
+    status, answer = ask(endpoint, logprobs=True, max_tokens=1)
+    assert status == 400
+    assert "Out of range float values are not JSON compliant" in json.dumps(answer)
+
+
+def test_a_wrong_flag(cli: CommandLine, recipe: Path) -> None:
+    up = cli("up", str(recipe), "-d", "--", "--no-such-flag", "1", timeout=300)
+    assert up.code == 5
+    assert "(exit code 2)" in up.err
+    assert "cause: vllm: error: unrecognized arguments: --no-such-flag 1" in up.err
+
+
+def test_a_missing_model_path(cli: CommandLine, recipe: Path) -> None:
+    up = cli("up", str(recipe), "-d", "--set", "model_folder=/nowhere", timeout=300)
+    assert up.code == 5
+    cause = up.err.splitlines()[-2]
+    assert cause.startswith("cause: ")
+    assert "/nowhere/tiny-llama" in cause
+
+
+def test_the_engine_is_killed_while_loading(cli: CommandLine, recipe: Path) -> None:
+    process = cli.start("up", str(recipe), "-d")
+    end = time.monotonic() + 120
+    while not kill_engine_core():
+        assert time.monotonic() < end
+        assert process.poll() is None
+        time.sleep(0.2)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 5
+    assert "the server ended in phase config" in err
+    assert (
+        "was killed and left no error of its own (RuntimeError: Engine core initialization failed"
+        in err
+    )
