@@ -18,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from tests.conftest import STAND_IN_IMAGE, free_port
@@ -90,8 +90,8 @@ def inspect(field: str) -> float:
         capture_output=True,
         text=True,
     )
-    moment = datetime.strptime(done.stdout.strip()[:26].rstrip("Z"), "%Y-%m-%dT%H:%M:%S.%f")
-    return moment.replace(tzinfo=UTC).timestamp()
+    text = done.stdout.strip()[:26].rstrip("Z") + "Z"
+    return datetime.fromisoformat(text).timestamp()
 
 
 def down() -> None:
@@ -143,7 +143,7 @@ def death_times(folder: Path) -> None:
     values = []
     for _ in range(5):
         down()
-        steps = [["play", "fail-mamba-align-block-size.log", 0.5], ["exit", 1]]
+        steps: list[list[object]] = [["play", "fail-mamba-align-block-size.log", 0.5], ["exit", 1]]
         process = up(recipe(folder, steps, free_port()))
         told = read_until(process, "cause: ")
         process.wait()
@@ -168,7 +168,7 @@ def ready_times(folder: Path) -> None:
                 except OSError:
                     time.sleep(0.005)
 
-        steps = [["play", "ok-tiny-llama-eager.log", 1.5], ["serve"]]
+        steps: list[list[object]] = [["play", "ok-tiny-llama-eager.log", 1.5], ["serve"]]
         poller = threading.Thread(target=poll, daemon=True)
         poller.start()
         process = up(recipe(folder, steps, port))
@@ -183,7 +183,7 @@ def ready_times(folder: Path) -> None:
 
 def memory(folder: Path) -> None:
     down()
-    steps = [["flood", 1_000_000], ["serve"]]
+    steps: list[list[object]] = [["flood", 1_000_000], ["serve"]]
     process = up(recipe(folder, steps, free_port()))
     began, peak_kib = time.time(), 0
     assert process.stderr is not None
