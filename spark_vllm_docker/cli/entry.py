@@ -23,18 +23,23 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
+    # pydantic looks for plugins in the metadata of every installed package; we have none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     import click
 
     from spark_vllm_docker.cli.group import spark_recipe
-    from spark_vllm_docker.cli.trouble import show_trouble, show_usage
     from spark_vllm_docker.errors import SparkRecipeError
 
     try:
         result = spark_recipe.main(arguments, prog_name="spark-recipe", standalone_mode=False)
         sys.stdout.flush()
     except SparkRecipeError as error:
+        from spark_vllm_docker.cli.trouble import show_trouble
+
         return show_trouble(error, arguments)
     except click.ClickException as error:
+        from spark_vllm_docker.cli.trouble import show_usage
+
         return show_usage(error, arguments)
     except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("interrupted\n")

@@ -22,7 +22,7 @@ def command(name: str, engine: str | None, as_json: bool) -> int:
     from spark_vllm_docker.cli.screens import write_json
     from spark_vllm_docker.health.probe import Probe
     from spark_vllm_docker.launcher.health import ask_health
-    from spark_vllm_docker.launcher.up import describe_result
+    from spark_vllm_docker.launcher.targets import describe_result
     from spark_vllm_docker.launcher.watched import find_api_key
 
     _, deployed = find_target(engine, name)

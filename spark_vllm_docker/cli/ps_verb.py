@@ -16,7 +16,7 @@ def command(engine: str | None, as_json: bool) -> None:
     """Deployments on this machine: running, ended, and where they answer."""
     from spark_vllm_docker.cli.engines import list_deployed
     from spark_vllm_docker.cli.screens import write_json
-    from spark_vllm_docker.launcher.up import describe_result
+    from spark_vllm_docker.launcher.targets import describe_result
 
     rows = list_deployed(engine)
     if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import sys
 import time
@@ -22,7 +21,7 @@ from spark_vllm_docker.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from spark_vllm_docker.launcher.up import UpRequest
+    from spark_vllm_docker.launcher.start import UpRequest
 
 
 @click.command("up", cls=PassThrough)
@@ -90,7 +89,7 @@ def _build_request(
     in_container: bool,
 ) -> UpRequest:
     from spark_vllm_docker.launcher.images import find_image_source
-    from spark_vllm_docker.launcher.up import UpRequest
+    from spark_vllm_docker.launcher.start import UpRequest
     from spark_vllm_docker.render.serve import parse_serve
     from spark_vllm_docker.render.spec import API_KEY_VARIABLE
 
@@ -101,6 +100,8 @@ def _build_request(
     new_key = ""
     serve = parse_serve(deployment.command)
     if API_KEY_VARIABLE in deployment.spec.env_from_host and not (serve and serve.api_key):
+        import secrets
+
         new_key = "" if environ.get(API_KEY_VARIABLE) else f"sk-{secrets.token_urlsafe(24)}"
         environ = {**environ, API_KEY_VARIABLE: new_key} if new_key else environ
     return UpRequest(
@@ -122,15 +123,23 @@ def _run(
     from spark_vllm_docker.cli.engines import open_engine
     from spark_vllm_docker.cli.screens import masked, open_screen, write_json
     from spark_vllm_docker.health.phases import PhaseClock
-    from spark_vllm_docker.launcher.up import Launch, describe_result, run_up
+    from spark_vllm_docker.launcher.cleaning import Cleaning
+    from spark_vllm_docker.launcher.start import Launch, start_deployment
+    from spark_vllm_docker.launcher.targets import describe_result
     from spark_vllm_docker.render.secrets import find_secrets
 
     hidden = find_secrets(request.deployment.spec, request.deployment.command, request.environ)
     with open_screen("up", as_json=as_json, show_log=show_log) as screen:
         emit = masked(screen, hidden)
         clock = PhaseClock(emit, began)
-        launch = Launch(open_engine(engine), request, emit, _open_probe, clock)
-        deployed = run_up(launch)
+        launch = Launch(open_engine(engine), request, emit, clock)
+        with Cleaning(launch.engine, request.deployment, emit, keep=request.keep) as cleaning:
+            deployed = start_deployment(launch, cleaning)
+            if request.wait:
+                from spark_vllm_docker.launcher.up import follow_deployment
+
+                follow_deployment(launch, cleaning, deployed, _open_probe)
+            cleaning.release()
     if as_json:
         phases = {phase: round(seconds, 3) for phase, seconds in clock.durations()}
         write_json(
@@ -158,14 +167,16 @@ def _show_dry_run(request: UpRequest, *, as_json: bool) -> None:
     from spark_vllm_docker.cli.screens import write_json
     from spark_vllm_docker.engine.recorder import RecorderEngine
     from spark_vllm_docker.health.phases import PhaseClock
-    from spark_vllm_docker.launcher.up import Launch, run_up
+    from spark_vllm_docker.launcher.cleaning import Cleaning
+    from spark_vllm_docker.launcher.start import Launch, start_deployment
     from spark_vllm_docker.render.docker_run import render_docker_run
     from spark_vllm_docker.render.secrets import find_secrets, mask
     from spark_vllm_docker.render.spec import ContainerSpec
 
     engine = RecorderEngine()
     clock = PhaseClock(lambda _: None, time.monotonic())
-    run_up(Launch(engine, request, lambda _: None, _open_probe, clock))
+    with Cleaning(engine, request.deployment, lambda _: None, keep=False) as cleaning:
+        start_deployment(Launch(engine, request, lambda _: None, clock), cleaning)
     hidden = find_secrets(request.deployment.spec, request.deployment.command, request.environ)
     lines = [
         mask(render_docker_run(what), hidden)

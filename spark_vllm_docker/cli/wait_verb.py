@@ -23,7 +23,7 @@ def command(name: str, timeout_s: float | None, engine: str | None, as_json: boo
     from spark_vllm_docker.health.phases import PhaseClock
     from spark_vllm_docker.health.probe import Probe
     from spark_vllm_docker.launcher.health import run_wait
-    from spark_vllm_docker.launcher.up import describe_result
+    from spark_vllm_docker.launcher.targets import describe_result
     from spark_vllm_docker.launcher.watched import find_api_key
 
     began = time.monotonic()

@@ -84,16 +84,17 @@ class DockerEngine:
         return self._address.startswith(("unix://", "npipe://"))
 
     def check(self) -> EngineInfo:
-        """Ask the engine for its version and for the means to hand out GPUs."""
+        """Connect, which asks the engine for its version."""
         with engine_errors(self._address):
-            info = self._client.info()
-        return EngineInfo(self.kind, info["ServerVersion"], self._address, self._can_use_gpus(info))
+            version = str(self._client.api.api_version)
+        return EngineInfo(self.kind, version, self._address)
 
-    def _can_use_gpus(self, info: Mapping[str, Any]) -> bool:
-        """By its runtime, its CDI devices, or the hook that dockerd looks for on its PATH. An
-        engine
+    def can_use_gpus(self) -> bool:
+        """By its runtime, its CDI devices, or the hook that dockerd looks for on its PATH. An engine
         elsewhere gets the benefit of the doubt: its start will tell.
         """
+        with engine_errors(self._address):
+            info = self._client.info()
         devices = info.get("DiscoveredDevices") or []
         return (
             not self.runs_here

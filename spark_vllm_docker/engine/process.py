@@ -70,7 +70,11 @@ class ProcessEngine:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise EngineError(f"{self._folder} cannot be made: {error.strerror}") from error
-        return EngineInfo(self.kind, __version__, str(self._folder), can_use_gpus=True)
+        return EngineInfo(self.kind, __version__, str(self._folder))
+
+    def can_use_gpus(self) -> bool:
+        """The server sees what this machine has."""
+        return True
 
     def find_image(self, reference: str) -> Mapping[str, str] | None:
         """Images do not exist here, so none is ever missing."""
@@ -99,7 +103,9 @@ class ProcessEngine:
         data = {"spec": asdict(spec), "labels": dict(spec.labels)}
         _write_json(folder / "spec.json", data)
         (folder / "log").touch(mode=0o600)
-        self._environ[spec.name] = {**environ, **dict(spec.env)}
+        own = {"PYDANTIC_DISABLE_PLUGINS"}  # set by our command line, for itself
+        inherited = {name: value for name, value in environ.items() if name not in own}
+        self._environ[spec.name] = inherited | dict(spec.env)
         return spec.name
 
     def start(self, container_id: str) -> None:

@@ -32,7 +32,6 @@ class EngineInfo:
     kind: str
     version: str
     address: str
-    can_use_gpus: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +144,10 @@ class Engine(Protocol):
 
     def check(self) -> EngineInfo:
         """Ask the engine whether it is there."""
+        ...
+
+    def can_use_gpus(self) -> bool:
+        """Whether it has the means to hand out GPUs, as far as it can tell before a start."""
         ...
 
     def find_image(self, reference: str) -> Mapping[str, str] | None:

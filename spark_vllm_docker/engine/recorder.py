@@ -51,7 +51,11 @@ class RecorderEngine:
 
     def check(self) -> EngineInfo:
         """Always there."""
-        return EngineInfo(self.kind, "", "nowhere", can_use_gpus=True)
+        return EngineInfo(self.kind, "", "nowhere")
+
+    def can_use_gpus(self) -> bool:
+        """A dry run asks nobody."""
+        return True
 
     def find_image(self, reference: str) -> Mapping[str, str] | None:
         """Every image counts as present: a dry run asks no engine."""

@@ -21,11 +21,17 @@ from spark_vllm_docker.health.log_lines import LogLine
 _ANY = re.compile(r"[ ▄█▀▟▙▛▜A-Zntv]")
 
 
+PHASES = (
+    "pull", "create", "setup", "config", "load", "compile", "profile", "kv-cache", "graphs",
+    "api", "ready",
+)  # fmt: skip
+"""The phases of a start, in order. The launcher begins the first three and the last one."""
+
+
 @dataclass(frozen=True, slots=True)
 class PhaseTable:
     """The compiled patterns: one alternation for the beginnings, one for each phase's progress."""
 
-    order: tuple[str, ...]
     begins: re.Pattern[str]
     begins_phase: tuple[str, ...]
     progress: dict[str, tuple[re.Pattern[str], ...]]
@@ -35,7 +41,7 @@ class PhaseTable:
 
 @cache
 def load_phases() -> PhaseTable:
-    """Read the phase table that ships with the package."""
+    """Read the phase table of the package. It takes a while: not before a line is there."""
     text = (files(__package__) / "data/phases.yaml").read_text(encoding="utf-8")
     data: dict[str, Any] = yaml.safe_load(text)
     begins: list[str] = []
@@ -46,7 +52,6 @@ def load_phases() -> PhaseTable:
             begins.append(f"(?P<begin{len(begins)}>{named})")
             owners.append(phase["id"])
     return PhaseTable(
-        order=tuple(phase["id"] for phase in data["phases"]),
         begins=re.compile("|".join(begins)),
         begins_phase=tuple(owners),
         progress={
@@ -76,15 +81,13 @@ class PhaseTracker:
     mix.
     """
 
-    def __init__(self, table: PhaseTable | None = None) -> None:
-        self._table = table or load_phases()
-        self._rank = {phase: rank for rank, phase in enumerate(self._table.order)}
-        self.phase = self._table.order[0]
+    def __init__(self) -> None:
+        self.phase = PHASES[0]
         self.tasks: tuple[str, ...] = ()
 
     def enter(self, phase: str) -> bool:
         """Begin a phase; False when it, or a later one, has begun already."""
-        if self._rank[phase] <= self._rank[self.phase]:
+        if PHASES.index(phase) <= PHASES.index(self.phase):
             return False
         self.phase = phase
         return True
@@ -94,20 +97,21 @@ class PhaseTracker:
         message = line.message
         if not _ANY.match(message):
             return None
-        if self._table.listening.match(message):
+        table = load_phases()
+        if table.listening.match(message):
             return Seen(listening=True)
-        if found := self._table.tasks.match(message):
+        if found := table.tasks.match(message):
             self.tasks = _read_tasks(found["tasks"])
-        if found := self._table.begins.match(message):
-            index = next(i for i in range(len(self._table.begins_phase)) if found[f"begin{i}"])
-            phase = self._table.begins_phase[index]
+        if found := table.begins.match(message):
+            index = next(i for i in range(len(table.begins_phase)) if found[f"begin{i}"])
+            phase = table.begins_phase[index]
             if self.enter(phase):
                 groups = found.groupdict()
                 return Seen(phase=phase, detail=groups.get(f"detail{index}") or "")
         return self._progress(message)
 
     def _progress(self, message: str) -> Seen | None:
-        for pattern in self._table.progress[self.phase]:
+        for pattern in load_phases().progress[self.phase]:
             if found := pattern.match(message):
                 groups = found.groupdict()
                 done, total = int(groups.get("done") or 0), int(groups.get("total") or 0)

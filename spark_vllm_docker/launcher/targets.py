@@ -30,3 +30,19 @@ def choose_target(ours: Sequence[Deployed], name: str) -> Deployed:
     if not ours:
         hint = "; nothing is deployed"
     raise NotDeployed(f"there is no deployment '{name}'{hint}", hint="spark-recipe ps")
+
+
+def describe_result(deployed: Deployed) -> dict[str, object]:
+    """A deployment as it stands in JSON documents."""
+    return {
+        "name": deployed.name,
+        "recipe": deployed.recipe,
+        "image": deployed.image,
+        "state": deployed.state,
+        "endpoint": deployed.endpoint,
+        "served": list(deployed.served),
+        "spec": deployed.spec_digest,
+        "started_at": deployed.started_at or None,
+        "server_exit_code": deployed.exit.code if deployed.exit else None,
+        "out_of_memory": deployed.exit.out_of_memory if deployed.exit else None,
+    }

@@ -1,26 +1,14 @@
-"""`up`: from a deployment to a proven server. The steps stand in order in `run_up`."""
+"""The second half of `up`: from a container that runs to a proven server, and what comes after."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 
 from spark_vllm_docker.diagnose.death import explain_death
 from spark_vllm_docker.diagnose.root_line import RootLine, RootLineFinder
-from spark_vllm_docker.engine.protocol import Deployed, Engine
-from spark_vllm_docker.errors import (
-    GPU_HINT,
-    NameTaken,
-    NoGpuSupport,
-    NotProven,
-    Refused,
-    ServerFailed,
-    SpecDiffers,
-    TimedOut,
-)
-from spark_vllm_docker.events import Emit, Note, ServerReady
+from spark_vllm_docker.engine.protocol import Deployed
+from spark_vllm_docker.errors import NotProven, ServerFailed, TimedOut
+from spark_vllm_docker.events import Note, ServerReady
 from spark_vllm_docker.health.phases import PhaseClock
 from spark_vllm_docker.health.watch import (
     Asked,
@@ -33,154 +21,38 @@ from spark_vllm_docker.health.watch import (
     Watcher,
 )
 from spark_vllm_docker.launcher.cleaning import Cleaning
-from spark_vllm_docker.launcher.images import ImageSource, provide_image
-from spark_vllm_docker.launcher.old_logs import save_log
-from spark_vllm_docker.launcher.ports import check_port_free
-from spark_vllm_docker.launcher.ticking import ticking
+from spark_vllm_docker.launcher.start import Launch
 from spark_vllm_docker.launcher.watched import EngineContainer, find_api_key
-from spark_vllm_docker.render.deployment import HUGGING_FACE_CACHE, LOOPBACK, Deployment
 
-STOP_SERVING_S = 20.0
 OpenProbe = Callable[[str, str], Asked]
 
 
-@dataclass(frozen=True, slots=True)
-class UpRequest:
-    """What `up` was asked for.
-
-    Without `wait` it ends when the container has started; with `detach` when the server is proven;
-    else it stays and hands on the log until Ctrl-C. `keep` leaves a container that is interrupted
-    while it loads. `new_api_key` is a key made for this launch, to be shown once.
-    """
-
-    deployment: Deployment
-    image: ImageSource
-    environ: Mapping[str, str] = field(repr=False)
-    wait: bool = True
-    detach: bool = False
-    replace: bool = False
-    keep: bool = False
-    total_s: float | None = None
-    new_api_key: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """The request with everything that it is carried out with."""
-
-    engine: Engine
-    request: UpRequest
-    emit: Emit
-    open_probe: OpenProbe
-    clock: PhaseClock
-
-
-def run_up(launch: Launch) -> Deployed:
-    """Start (or find) the deployment, watch it to ready, and stay with it unless told otherwise.
+def follow_deployment(
+    launch: Launch, cleaning: Cleaning, deployed: Deployed, open_probe: OpenProbe
+) -> None:
+    """Watch a deployment to ready, and (unless detached) stay with it until Ctrl-C or its end.
 
     Raises:
-        NameTaken, SpecDiffers, PortTaken, NoGpuSupport, ImageMissing, …: before anything runs.
         ServerFailed, NotProven, TimedOut: the container and its log stay until `down`.
-        KeyboardInterrupt: while it loads; what was made here is removed, unless `keep`.
+        KeyboardInterrupt: while it loads; `cleaning` removes it, unless it is to be kept.
     """
-    engine, request = launch.engine, launch.request
-    with ExitStack() as stack:
-        cleaning = stack.enter_context(
-            Cleaning(engine, request.deployment, launch.emit, keep=request.keep)
-        )
-        _check_engine(launch)
-        deployed = _find_same(launch)
-        if deployed is None:
-            deployed = _start(launch, cleaning)
-        if not request.wait:
-            cleaning.release()
-            return deployed
-        roots = RootLineFinder()
-        watcher = stack.enter_context(_watch(launch, deployed, roots))
+    roots = RootLineFinder()
+    with _watch(launch, deployed, roots, open_probe) as watcher:
         ready = _require_ready(watcher.until_ready(), launch, deployed, roots)
         cleaning.release()
         _announce(launch, deployed, ready)
-        if not request.detach:
+        if not launch.request.detach:
             _stay(launch, watcher, deployed, roots)
-        return deployed
 
 
-def _check_engine(launch: Launch) -> None:
-    info = launch.engine.check()
-    if launch.request.wait and not launch.engine.runs_here:
-        raise Refused(
-            f"the engine at {info.address} is on another machine, whose ports this one cannot ask",
-            hint="--no-wait starts it without waiting; or run spark-recipe on that machine",
-        )
-    if launch.request.deployment.spec.gpus is not None and not info.can_use_gpus:
-        raise NoGpuSupport(
-            f"{launch.request.deployment.recipe} wants GPUs, and the engine at {info.address} "
-            "has no NVIDIA runtime",
-            hint=GPU_HINT,
-        )
-
-
-def _find_same(launch: Launch) -> Deployed | None:
-    """The deployment, if it runs already with this spec. What is in the way and ours is removed."""
-    engine, request = launch.engine, launch.request
-    spec = request.deployment.spec
-    found = engine.find(spec.name)
-    if found is None:
-        return None
-    if not found.ours:
-        raise NameTaken(
-            f"a container named {spec.name} exists, and spark-recipe did not make it",
-            hint=f"docker rename {spec.name} <another name>, or give the recipe another name:",
-        )
-    if found.state == "running" and not request.replace:
-        if found.spec_digest == spec.digest():
-            launch.emit(Note(f"{found.name} is running already with this spec"))
-            return found
-        raise SpecDiffers(
-            f"{found.name} is running with another spec",
-            hint=f"up --replace starts this one instead; spark-recipe down {found.name} ends it",
-        )
-    if found.state != "created":
-        path = save_log(engine, found, request.environ)
-        launch.emit(Note(f"replacing {found.name}; its log is kept in {path}"))
-    engine.stop(found.id, STOP_SERVING_S)
-    engine.remove(found.id)
-    return None
-
-
-def _start(launch: Launch, cleaning: Cleaning) -> Deployed:
-    engine, request = launch.engine, launch.request
-    deployment = request.deployment
-    ports = deployment.spec.ports
-    address = ports[0].host_address if ports else LOOPBACK
-    if engine.runs_here:
-        check_port_free(address, deployment.port, engine)
-        _make_cache_folder(deployment)
-    if engine.uses_images:
-        with ticking(launch.clock, launch.emit) as emit:
-            provide_image(engine, request.image, request.environ, emit)
-    launch.clock.enter("create")
-    cleaning.begin()
-    container_id = engine.create(deployment.spec, request.environ)
-    engine.start(container_id)
-    cleaning.started()
-    launch.clock.enter("setup")
-    return engine.inspect(container_id)
-
-
-def _make_cache_folder(deployment: Deployment) -> None:
-    """An engine would make the folder of a missing mount itself, and as root."""
-    for mount in deployment.spec.mounts:
-        if mount.target == HUGGING_FACE_CACHE:
-            Path(mount.source).mkdir(parents=True, exist_ok=True)
-
-
-def _watch(launch: Launch, deployed: Deployed, roots: RootLineFinder) -> Watcher:
+def _watch(
+    launch: Launch, deployed: Deployed, roots: RootLineFinder, open_probe: OpenProbe
+) -> Watcher:
     request = launch.request
     key = find_api_key(deployed)
     return Watcher(
         EngineContainer(launch.engine, deployed.id),
-        lambda: launch.open_probe(deployed.endpoint, key),
+        lambda: open_probe(deployed.endpoint, key),
         deployed.served,
         Limits(request.deployment.stall_timeout_s, request.total_s),
         launch.clock,
@@ -262,19 +134,3 @@ def _stay(launch: Launch, watcher: Watcher, deployed: Deployed, roots: RootLineF
         launch.emit(Note(f"{deployed.name} was stopped"))
         return
     raise build_failure(died, deployed, roots, launch.clock)
-
-
-def describe_result(deployed: Deployed) -> dict[str, object]:
-    """A deployment as it stands in JSON documents."""
-    return {
-        "name": deployed.name,
-        "recipe": deployed.recipe,
-        "image": deployed.image,
-        "state": deployed.state,
-        "endpoint": deployed.endpoint,
-        "served": list(deployed.served),
-        "spec": deployed.spec_digest,
-        "started_at": deployed.started_at or None,
-        "server_exit_code": deployed.exit.code if deployed.exit else None,
-        "out_of_memory": deployed.exit.out_of_memory if deployed.exit else None,
-    }

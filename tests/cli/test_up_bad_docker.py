@@ -244,7 +244,7 @@ def test_a_port_taken_by_a_deployment_and_by_a_container(
 def test_gpus_without_an_nvidia_runtime(
     cli: CommandLine, write_recipe: RecipeWriter, docker_engine: DockerEngine
 ) -> None:
-    if docker_engine.check().can_use_gpus:
+    if docker_engine.can_use_gpus():
         pytest.skip("this engine has an NVIDIA runtime")
     recipe = write_recipe(steps=[["serve"]], gpus="all")
     up = cli("up", str(recipe), "-d")
@@ -258,7 +258,7 @@ def test_gpus_without_an_nvidia_runtime(
 
 def test_the_engines_own_words_about_gpus(docker_engine: DockerEngine, stand_in_image: str) -> None:
     """When the check before does not know better, the start itself says it in our words."""
-    if docker_engine.check().can_use_gpus:
+    if docker_engine.can_use_gpus():
         pytest.skip("this engine has an NVIDIA runtime")
     from spark_vllm_docker.errors import NoGpuSupport
     from spark_vllm_docker.render.spec import ContainerSpec, Gpus

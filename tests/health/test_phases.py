@@ -9,8 +9,8 @@ import yaml
 
 from spark_vllm_docker.diagnose.root_line import RootLineFinder
 from spark_vllm_docker.health.log_lines import LineSplitter, parse_line
-from spark_vllm_docker.health.phases import PhaseClock, PhaseTracker, load_phases
-from tests.conftest import DATA, RECORDINGS
+from spark_vllm_docker.health.phases import PHASES, PhaseClock, PhaseTracker, load_phases
+from tests.conftest import DATA, RECORDINGS, ROOT
 
 EXPECTED = yaml.safe_load((DATA / "expected.yaml").read_text(encoding="utf-8"))
 
@@ -45,10 +45,16 @@ def test_recordings(name: str, chunk: int) -> None:
     assert listening is expected["listening"]
     assert (root.text[:90] if root else None) == expected["root"]
     assert bool(root and root.echo) is expected["echo"]
-    ranks = [load_phases().order.index(phase) for phase in phases]
+    ranks = [PHASES.index(phase) for phase in phases]
     assert ranks == sorted(ranks)
     if listening:
         assert tracker.tasks == ("generate",)
+
+
+def test_the_table_has_the_phases_in_their_order() -> None:
+    data = yaml.safe_load((ROOT / "spark_vllm_docker/health/data/phases.yaml").read_text())
+    assert tuple(phase["id"] for phase in data["phases"]) == PHASES
+    assert set(load_phases().progress) == set(PHASES)
 
 
 def test_shards_are_counted() -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from spark_vllm_docker.engine.protocol import EngineInfo
 from spark_vllm_docker.engine.recorder import RecorderEngine
 from spark_vllm_docker.errors import EngineError, NameTaken, NoGpuSupport, SpecDiffers
 from spark_vllm_docker.events import Note
 from spark_vllm_docker.health.phases import PhaseClock
+from spark_vllm_docker.launcher.cleaning import Cleaning
 from spark_vllm_docker.launcher.images import ImageSource
+from spark_vllm_docker.launcher.start import Launch, UpRequest, start_deployment
 from spark_vllm_docker.launcher.targets import choose_target
-from spark_vllm_docker.launcher.up import Launch, UpRequest, run_up
 from spark_vllm_docker.recipe.load import parse_recipe
 from spark_vllm_docker.render.deployment import Deployment, LaunchOptions, build_deployment
 from spark_vllm_docker.render.spec import ContainerSpec
@@ -51,7 +51,9 @@ def up(
         keep=keep,
     )
     clock = PhaseClock(events.append, time.monotonic())
-    run_up(Launch(engine, request, events.append, lambda _e, _k: pytest.fail("no probe"), clock))
+    with Cleaning(engine, made, events.append, keep=keep) as cleaning:
+        start_deployment(Launch(engine, request, events.append, clock), cleaning)
+        cleaning.release()
     return events
 
 
@@ -160,8 +162,8 @@ def test_an_interrupt_inside_create_leaves_nothing(tmp_path: Path) -> None:
 
 
 class WithoutGpus(RecorderEngine):
-    def check(self) -> EngineInfo:
-        return EngineInfo("recorder", "", "here", can_use_gpus=False)
+    def can_use_gpus(self) -> bool:
+        return False
 
 
 def test_gpus_are_asked_for_before_anything_is_made(tmp_path: Path) -> None:
