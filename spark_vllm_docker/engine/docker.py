@@ -90,8 +90,9 @@ class DockerEngine:
         return EngineInfo(self.kind, version, self._address)
 
     def can_use_gpus(self) -> bool:
-        """By its runtime, its CDI devices, or the hook that dockerd looks for on its PATH. An engine
-        elsewhere gets the benefit of the doubt: its start will tell.
+        """By its runtime, its CDI devices, or the hook that dockerd looks for on its PATH.
+
+        An engine elsewhere gets the benefit of the doubt: its start will tell.
         """
         with engine_errors(self._address):
             info = self._client.info()

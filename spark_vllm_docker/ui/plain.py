@@ -53,9 +53,8 @@ class PlainScreen:
                     self._write(f"           {event.phase}: {cut(say_progress(event), _WIDTH)}")
             case Tick(phase, phase_s, elapsed, last_line):
                 if self._is_quiet():
-                    self._write(
-                        f"[{elapsed:6.1f} s] {phase}, for {phase_s:.0f} s: {cut(last_line, _WIDTH)}"
-                    )
+                    line = f": {cut(last_line, _WIDTH)}" if last_line else ""
+                    self._write(f"[{elapsed:6.1f} s] {phase}, for {phase_s:.0f} s{line}")
             case LogLines(lines):
                 if self._show_log:
                     self._stream.write("".join(f"{line}\n" for line in lines))

@@ -39,14 +39,18 @@ def say_ready(event: ServerReady) -> list[str]:
     key = ' -H "Authorization: Bearer $VLLM_API_KEY"' if event.api_key else ""
     curl = f"curl {event.endpoint}/v1/chat/completions{key} -H 'Content-Type: application/json' "
     curl += f"-d '{_CURL_BODY.format(model=model)}'"
+    phases = " · ".join(f"{phase} {seconds:.1f}" for phase, seconds in event.phase_s)
     lines = [
         f"ready: {event.name} after {event.elapsed_s:.1f} s",
+        f"  phases    {phases}",
         f"  proven    {event.proof}",
         f"  endpoint  {event.endpoint}/v1   model {', '.join(event.served)}",
         f"  try       {curl}",
     ]
+    if not phases:
+        del lines[1]
     if event.api_key:
-        lines.insert(3, f"  api key   {event.api_key}   (shown once)")
+        lines.insert(-1, f"  api key   {event.api_key}   (shown once)")
     return lines
 
 
