@@ -51,6 +51,16 @@ class SparkRecipeError(Exception):
         self.cause = cause
         self.hint = hint
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keyword arguments survive pickling: a recipe may be read in another process."""
+        return (_rebuild, (type(self), self.__dict__))
+
+
+def _rebuild(kind: type[SparkRecipeError], state: dict[str, object]) -> SparkRecipeError:
+    error = kind.__new__(kind, str(state["message"]))
+    error.__dict__.update(state)
+    return error
+
 
 class UsageError(SparkRecipeError):
     """The options contradict each other or name something that does not exist."""

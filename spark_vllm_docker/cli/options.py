@@ -64,7 +64,8 @@ class RecipeChoice:
     ) -> Deployment:
         """Render the recipe with the options."""
         from spark_vllm_docker.recipe.overrides import parse_set
-        from spark_vllm_docker.render.deployment import LOOPBACK, LaunchOptions, build_deployment
+        from spark_vllm_docker.render.build import LaunchOptions, build_deployment
+        from spark_vllm_docker.render.deployment import LOOPBACK
 
         options = LaunchOptions(
             sets=tuple(parse_set(text) for text in self.sets),

@@ -22,11 +22,13 @@ def command(
 ) -> None:
     """A recipe's parameters, where each comes from, and what would run."""
     from spark_vllm_docker.cli.screens import write_json
+    from spark_vllm_docker.recipe.overrides import parse_set, resolve_parameters
     from spark_vllm_docker.render.secrets import find_secrets, mask
 
     choice = choose_recipe(recipe, sets, network, listen, no_gpu)
     loaded = choice.load()
     deployment = choice.build(loaded, os.environ)
+    parameters = resolve_parameters(loaded, [parse_set(text) for text in sets])
     secrets = find_secrets(deployment.spec, deployment.command, os.environ)
     shell_text = mask(deployment.command, secrets)
     if as_json:
@@ -39,8 +41,7 @@ def command(
             served=list(deployment.served),
             spec=deployment.spec.digest(),
             parameters={
-                name: {"value": p.value, "origin": p.origin}
-                for name, p in deployment.parameters.items()
+                name: {"value": p.value, "origin": p.origin} for name, p in parameters.items()
             },
             command=shell_text,
         )
@@ -50,7 +51,7 @@ def command(
         click.echo(f"  {loaded.keys.description}")
     click.echo(f"  image     {deployment.spec.image}")
     click.echo(f"  endpoint  {deployment.endpoint}/v1   model {', '.join(deployment.served)}")
-    width = max((len(name) for name in deployment.parameters), default=0)
-    for name, parameter in deployment.parameters.items():
+    width = max((len(name) for name in parameters), default=0)
+    for name, parameter in parameters.items():
         click.echo(f"  {name:{width}}  {parameter.value!s:12}  {parameter.origin}")
     click.echo(shell_text)

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -19,9 +20,13 @@ from spark_vllm_docker.cli.options import (
     json_option,
     recipe_options,
 )
+from spark_vllm_docker.errors import EngineError
 
 if TYPE_CHECKING:
+    from spark_vllm_docker.engine.protocol import Engine
+    from spark_vllm_docker.launcher.images import ImageSource
     from spark_vllm_docker.launcher.start import UpRequest
+    from spark_vllm_docker.render.deployment import Deployment
 
 
 @click.command("up", cls=PassThrough)
@@ -63,39 +68,65 @@ def command(
     # A closed terminal or a service manager's stop is an interrupt too: nothing may be left behind.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    request = _build_request(
-        choice,
-        wait=not (no_wait or dry_run),
-        detach=detach,
-        replace=replace,
-        keep=keep,
-        timeout_s=timeout_s,
-        in_container=engine != "process",
-    )
+    in_container = engine != "process"
+    options = {"wait": not no_wait, "detach": detach, "replace": replace, "keep": keep}
     if dry_run:
-        _show_dry_run(request, as_json=as_json)
-    else:
-        _run(request, engine, began, as_json=as_json, show_log=show_log)
+        read = _read_recipe(choice, in_container=in_container)
+        _show_dry_run(_build_request(read, options | {"wait": False}, timeout_s), as_json=as_json)
+        return
+
+    from spark_vllm_docker.cli.engines import open_engine
+    from spark_vllm_docker.cli.two_processes import make_while
+
+    opened = []
+
+    def load_engine() -> None:
+        from spark_vllm_docker.launcher import start  # noqa: F401 - needed next, and there is time
+
+        opened.append(open_engine(engine))
+        opened[0].check()
+
+    try:
+        read = make_while(lambda: _read_recipe(choice, in_container=in_container), load_engine)
+    except EngineError:
+        _read_recipe(choice, in_container=in_container)  # a fault of the recipe is told first
+        raise
+    _run(
+        _build_request(read, options, timeout_s),
+        opened[0],
+        began,
+        as_json=as_json,
+        show_log=show_log,
+    )
 
 
-def _build_request(
-    choice: RecipeChoice,
-    *,
-    wait: bool,
-    detach: bool,
-    replace: bool,
-    keep: bool,
-    timeout_s: float | None,
-    in_container: bool,
-) -> UpRequest:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What is needed of a recipe to start it."""
+
+    deployment: Deployment
+    image: ImageSource
+    ready_timeout_s: float | None
+
+
+def _read_recipe(choice: RecipeChoice, *, in_container: bool) -> _Read:
     from spark_vllm_docker.launcher.images import find_image_source
+
+    recipe = choice.load()
+    build = recipe.file.parent / recipe.keys.build if recipe.keys.build else None
+    return _Read(
+        choice.build(recipe, os.environ, in_container=in_container),
+        find_image_source(recipe.keys.container, build),
+        recipe.keys.ready_timeout_s,
+    )
+
+
+def _build_request(read: _Read, options: dict[str, bool], timeout_s: float | None) -> UpRequest:
     from spark_vllm_docker.launcher.start import UpRequest
     from spark_vllm_docker.render.serve import parse_serve
     from spark_vllm_docker.render.spec import API_KEY_VARIABLE
 
-    recipe = choice.load()
-    deployment = choice.build(recipe, os.environ, in_container=in_container)
-    build = recipe.file.parent / recipe.keys.build if recipe.keys.build else None
+    deployment = read.deployment
     environ: Mapping[str, str] = os.environ
     new_key = ""
     serve = parse_serve(deployment.command)
@@ -106,21 +137,17 @@ def _build_request(
         environ = {**environ, API_KEY_VARIABLE: new_key} if new_key else environ
     return UpRequest(
         deployment=deployment,
-        image=find_image_source(recipe.keys.container, build),
+        image=read.image,
         environ=environ,
-        wait=wait,
-        detach=detach,
-        replace=replace,
-        keep=keep,
-        total_s=timeout_s or recipe.keys.ready_timeout_s,
+        total_s=timeout_s or read.ready_timeout_s,
         new_api_key=new_key,
+        **options,
     )
 
 
 def _run(
-    request: UpRequest, engine: str | None, began: float, *, as_json: bool, show_log: bool
+    request: UpRequest, engine: Engine, began: float, *, as_json: bool, show_log: bool
 ) -> None:
-    from spark_vllm_docker.cli.engines import open_engine
     from spark_vllm_docker.cli.screens import masked, open_screen, write_json
     from spark_vllm_docker.health.phases import PhaseClock
     from spark_vllm_docker.launcher.cleaning import Cleaning
@@ -132,7 +159,7 @@ def _run(
     with open_screen("up", as_json=as_json, show_log=show_log) as screen:
         emit = masked(screen, hidden)
         clock = PhaseClock(emit, began)
-        launch = Launch(open_engine(engine), request, emit, clock)
+        launch = Launch(engine, request, emit, clock)
         with Cleaning(launch.engine, request.deployment, emit, keep=request.keep) as cleaning:
             deployed = start_deployment(launch, cleaning)
             if request.wait:

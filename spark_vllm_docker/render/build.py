@@ -1,0 +1,197 @@
+"""`Recipe` and options → `Deployment`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spark_vllm_docker import __version__
+from spark_vllm_docker.errors import Refused, UsageError
+from spark_vllm_docker.recipe.load import Recipe
+from spark_vllm_docker.recipe.models import size_in_bytes
+from spark_vllm_docker.recipe.overrides import Parameter, resolve_parameters
+from spark_vllm_docker.recipe.template import fill_template
+from spark_vllm_docker.render.deployment import HUGGING_FACE_CACHE, LOOPBACK, Deployment
+from spark_vllm_docker.render.script import render_script
+from spark_vllm_docker.render.serve import append_arguments, exec_serve, parse_serve
+from spark_vllm_docker.render.spec import (
+    API_KEY_VARIABLE,
+    LABEL,
+    SECRET_FROM_HOST,
+    ContainerSpec,
+    Gpus,
+    Mount,
+    PublishedPort,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """What the command line adds to a recipe.
+
+    `in_container` is false for the process engine, where the server listens on the host itself.
+    """
+
+    sets: tuple[tuple[str, str], ...] = ()
+    extra_arguments: tuple[str, ...] = ()
+    network: str | None = None
+    listen: str = LOOPBACK
+    use_gpus: bool = True
+    in_container: bool = True
+    with_api_key: bool = False
+
+
+def build_deployment(
+    recipe: Recipe, options: LaunchOptions, environ: Mapping[str, str]
+) -> Deployment:
+    """Render a recipe.
+
+    `environ` is used for the place of the Hugging Face cache only; values of secrets stay out.
+
+    Raises:
+        UsageError: an override that nothing uses, or options that contradict each other.
+        Refused: the recipe asks for what cannot be done on one machine.
+    """
+    _refuse_what_would_be_dropped(recipe)
+    keys = recipe.keys
+    parameters = resolve_parameters(recipe, options.sets)
+    network = options.network or keys.network
+    if network == "host" and options.listen != LOOPBACK and options.in_container:
+        raise UsageError(
+            "--listen has no effect with --network host: the server itself listens there",
+            hint=f"--set host={options.listen}",
+        )
+    command = _render_command(recipe, parameters, options)
+    serve = parse_serve(command)
+    port = serve.port if serve else _port_parameter(parameters)
+    if not port:
+        raise UsageError(f"{recipe.name}: the port of the server is not a number from 1 to 65535")
+    env = {name: str(value) for name, value in keys.env.items()}
+    script = render_script(
+        " ".join(recipe.name.split()),
+        exec_serve(command),
+        [(name, value) for name, value in env.items() if "$" in value],
+    )
+    published = network == "bridge" and options.in_container
+    spec = ContainerSpec(
+        name=container_name(recipe.name),
+        image=keys.container,
+        entrypoint="/bin/bash",
+        command=("-c", script),
+        env=tuple((name, value) for name, value in env.items() if "$" not in value),
+        env_from_host=(SECRET_FROM_HOST, *([API_KEY_VARIABLE] if options.with_api_key else [])),
+        mounts=_build_mounts(recipe, environ),
+        ports=(PublishedPort(port, options.listen, port),) if published else (),
+        network=network,
+        gpus=_build_gpus(keys.gpus) if options.use_gpus else None,
+        ipc=keys.ipc,
+        shm_size_bytes=size_in_bytes(keys.shm_size),
+    )
+    # The address to ask, which is not the address to listen on.
+    address = LOOPBACK if options.listen in ("0.0.0.0", "::", "") else options.listen  # noqa: S104
+    endpoint = f"http://{address}:{port}"
+    served = serve.served if serve else ()
+    return Deployment(
+        recipe=recipe.name,
+        spec=replace(spec, labels=_build_labels(recipe, spec, endpoint, served)),
+        command=command,
+        script=script,
+        endpoint=endpoint,
+        served=served,
+        stall_timeout_s=keys.stall_timeout_s,
+        ready_timeout_s=keys.ready_timeout_s,
+    )
+
+
+def container_name(recipe_name: str) -> str:
+    """The recipe's name as engines allow it: letters, digits, `_`, `.` and `-`."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", recipe_name).strip("-.")
+    return name if re.match(r"[A-Za-z0-9].", name) else f"recipe-{name}"
+
+
+def _refuse_what_would_be_dropped(recipe: Recipe) -> None:
+    keys = recipe.keys
+    if keys.cluster_only:
+        raise Refused(f"{recipe.name} is cluster_only: it needs several machines, this is one")
+    if keys.mods:
+        raise Refused(
+            f"{recipe.name} needs mods ({', '.join(keys.mods)}), and mods are not applied: "
+            "without its patches the image would serve something else",
+            hint="build the patches into an image, and name that image in container:",
+        )
+
+
+def _render_command(
+    recipe: Recipe, parameters: Mapping[str, Parameter], options: LaunchOptions
+) -> str:
+    values = {name: parameter.value for name, parameter in parameters.items()}
+    # Outside a container nothing stands between a server that listens everywhere and the network.
+    if not options.in_container and "host" in recipe.command.names:
+        values["host"] = options.listen
+    try:
+        command = fill_template(recipe.command, values)
+    except (ValueError, TypeError) as error:
+        raise UsageError(
+            f"{recipe.name}: a parameter does not go with its format: {error}"
+        ) from error
+    command = append_arguments(command, _and_words(options.extra_arguments))
+    if not options.in_container:
+        serve = parse_serve(command)
+        if serve is not None and serve.host != options.listen:
+            command = append_arguments(command, ["--host", options.listen])
+    return command
+
+
+def _and_words(arguments: Sequence[str]) -> list[str]:
+    for argument in arguments:
+        if "\0" in argument:
+            raise UsageError("an argument holds a NUL character")
+    return list(arguments)
+
+
+def _port_parameter(parameters: Mapping[str, Parameter]) -> int:
+    value = str(parameters["port"].value) if "port" in parameters else "8000"
+    return int(value) if value.isdecimal() and 0 < int(value) < 65536 else 0
+
+
+def _build_gpus(gpus: str | list[int]) -> Gpus | None:
+    if gpus == "none":
+        return None
+    return Gpus() if isinstance(gpus, str) else Gpus(tuple(gpus))
+
+
+def _build_mounts(recipe: Recipe, environ: Mapping[str, str]) -> tuple[Mount, ...]:
+    home = environ.get("HOME", str(Path.home()))
+    cache = environ.get("HF_HOME") or f"{home}/.cache/huggingface"
+    mounts = [Mount(str(Path(cache).absolute()), HUGGING_FACE_CACHE)]
+    for volume in recipe.keys.volumes:
+        parts = volume.split(":")
+        if (
+            len(parts) not in (2, 3)
+            or not parts[1].startswith("/")
+            or parts[2:] not in ([], ["ro"], ["rw"])
+        ):
+            raise UsageError(f"volumes: '{volume}' is not SOURCE:/TARGET or SOURCE:/TARGET:ro")
+        source = Path(parts[0].replace("~", home, 1) if parts[0].startswith("~") else parts[0])
+        # Relative sources are relative to the recipe, so that a recipe works from any folder.
+        absolute = source if source.is_absolute() else (recipe.file.parent / source).resolve()
+        mounts.append(Mount(str(absolute), parts[1], parts[2:] == ["ro"]))
+    return tuple(mounts)
+
+
+def _build_labels(
+    recipe: Recipe, spec: ContainerSpec, endpoint: str, served: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Ownership and what `ps`, `health` and `wait` need: the engine is the only store of state."""
+    return (
+        (f"{LABEL}.endpoint", endpoint),
+        (f"{LABEL}.file", recipe.file.stem),
+        (f"{LABEL}.recipe", recipe.name),
+        (f"{LABEL}.served", json.dumps(list(served))),
+        (f"{LABEL}.spec", spec.digest()),
+        (f"{LABEL}.stall_s", f"{recipe.keys.stall_timeout_s:g}"),
+        (f"{LABEL}.version", __version__),
+    )
