@@ -13,6 +13,7 @@ VERBS = {
     "list": "Recipes that can be started by name.",
     "show": "A recipe's parameters, where each comes from, and what would run.",
     "check": "Show every fault of recipe files, each at its line.",
+    "flags": "The flags of `vllm serve` in a release, and what changed.",
     "render": "Print what `up` would run: command, script, docker run or docker-py.",
     "up": "Start a recipe, watch it to ready, prove it.",
     "ps": "Deployments on this machine.",
