@@ -60,7 +60,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class ServerReady:
-    """The server is up and has answered. Times in seconds since `up` began, by phase."""
+    """The server is up and has answered. Times in seconds since `up` began, by phase.
+
+    `api_key` is a key that was made for this start, to be shown once.
+    """
 
     name: str
     endpoint: str
@@ -68,6 +71,7 @@ class ServerReady:
     proof: str
     elapsed_s: float
     phase_s: tuple[tuple[str, float], ...]
+    needs_key: bool = False
     api_key: str = ""
 
 

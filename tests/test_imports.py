@@ -18,11 +18,13 @@ ALLOWED = {
     "events": {"findings"},
     "catalog": BASE,
     "recipe": BASE | {"catalog"},
+    "plan": BASE | {"recipe", "catalog"},
     "render": BASE | {"recipe", "catalog"},
     "engine": BASE | {"render.spec", "render.docker_py"},
     "health": BASE | {"engine.protocol"},
     "diagnose": BASE | {"health.log_lines", "health.phases"},
-    "launcher": BASE | {"catalog", "recipe", "render", "engine.protocol", "health", "diagnose"},
+    "launcher": BASE
+    | {"catalog", "recipe", "plan", "render", "engine.protocol", "health", "diagnose"},
     "ui": BASE,
 }
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -3,48 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from spark_vllm_docker.findings import Finding
-
 from spark_vllm_docker.cli.options import json_option
+
+FORMATS = ("text", "json", "github", "junit")
 
 
 @click.command("check")
 @click.argument("recipes", nargs=-1, required=True, metavar="RECIPE|FOLDER...")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @json_option
-def command(recipes: tuple[str, ...], as_json: bool) -> int:
-    """Show every fault of recipe files, each at its line. A folder means every recipe under it."""
-    from spark_vllm_docker.cli.screens import write_json
-    from spark_vllm_docker.errors import InvalidRecipe
-    from spark_vllm_docker.recipe.load import load_recipe
+def command(recipes: tuple[str, ...], form: str, as_json: bool) -> int:
+    """Show every fault of recipe files, each at its line. A folder means every recipe under it.
+
+    Exit code 1 when there is an error; warnings and notes do not count.
+    """
+    from spark_vllm_docker.findings import Severity
+    from spark_vllm_docker.plan.check import check_file
+    from spark_vllm_docker.ui.reports import render_report
+
+    found = {file: check_file(file) for file in _find_files(recipes)}
+    click.echo(render_report("json" if as_json else form, found))
+    errors = [f for findings in found.values() for f in findings if f.severity is Severity.ERROR]
+    return 1 if errors else 0
+
+
+def _find_files(recipes: tuple[str, ...]) -> list[Path]:
+    from spark_vllm_docker.errors import RecipeNotFound
     from spark_vllm_docker.recipe.lookup import find_recipe, find_recipes
-    from spark_vllm_docker.ui.words import say_finding
 
     files: list[Path] = []
     for recipe in recipes:
         folder = Path(recipe)
-        files += find_recipes(folder) if folder.is_dir() else [find_recipe(recipe)]
-    findings: list[Finding] = []
-    for file in files:
-        try:
-            load_recipe(file)
-        except InvalidRecipe as error:
-            findings += error.findings
-    if as_json:
-        write_json(
-            "check", ok=not findings, files=len(files), findings=[f.to_json() for f in findings]
-        )
-    else:
-        for finding in findings:
-            click.echo(say_finding(finding))
-        plural = "s" if len(files) != 1 else ""
-        click.echo(
-            f"{len(files)} recipe{plural}, {len(findings)} faults"
-            if findings
-            else f"{len(files)} recipe{plural}: no faults"
-        )
-    return 1 if findings else 0
+        if not folder.is_dir():
+            files.append(find_recipe(recipe))
+            continue
+        inside = list(find_recipes(folder))
+        if not inside:
+            raise RecipeNotFound(f"there is no recipe under {folder}")
+        files += inside
+    return files

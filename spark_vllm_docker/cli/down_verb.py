@@ -36,5 +36,7 @@ def command(
         run_down(opened, deployed, grace_s)
         if not as_json:
             click.echo(f"{deployed.name}: down")
+    if not targets and not as_json:
+        click.echo("nothing is deployed")
     if as_json:
         write_json("down", ok=True, removed=[deployed.name for _, deployed in targets])

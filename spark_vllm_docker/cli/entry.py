@@ -8,7 +8,6 @@ import sys
 from spark_vllm_docker import __version__
 
 EXIT_BUG = 3
-EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 
@@ -18,7 +17,7 @@ def main() -> None:
     if arguments in (["--version"], ["-V"]):  # before click is loaded: the answer is one line
         sys.stdout.write(f"spark-recipe {__version__}\n")
         return
-    sys.exit(run(arguments))
+    sys.exit(run(arguments or ["--help"]))
 
 
 def run(arguments: list[str]) -> int:
@@ -42,8 +41,9 @@ def run(arguments: list[str]) -> int:
 
         return show_usage(error, arguments)
     except (KeyboardInterrupt, click.Abort):
-        sys.stderr.write("interrupted\n")
-        return EXIT_INTERRUPTED
+        from spark_vllm_docker.cli.trouble import show_interrupt
+
+        return show_interrupt(arguments)
     except (BrokenPipeError, SystemExit):  # click makes a SystemExit of a broken pipe
         # The reader has what it wanted. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

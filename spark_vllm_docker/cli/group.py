@@ -59,9 +59,9 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="spark-recipe %(version)s")
 def spark_recipe() -> None:
-    r"""A YAML recipe becomes a running, watched, proven vLLM container.
+    """A YAML recipe becomes a running, watched, proven vLLM container.
 
     \b
     spark-recipe up nemotron-omni
     spark-recipe up recipes/mine.yaml --set port=8010 -- --seed 1
-    """
+    """  # noqa: D301 - click's mark for lines that stay as they are

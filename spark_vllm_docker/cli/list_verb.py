@@ -17,8 +17,13 @@ def command(as_json: bool) -> None:
     from spark_vllm_docker.recipe.lookup import find_recipes, search_folders
 
     rows = []
+    seen: dict[str, bytes] = {}
     for folder in search_folders():
         for path in find_recipes(folder):
+            content = path.read_bytes()
+            if seen.get(path.stem) == content:
+                continue  # the same recipe again, as in a checkout
+            seen[path.stem] = content
             try:
                 keys = load_recipe(path).keys
             except SparkRecipeError as error:

@@ -22,8 +22,8 @@ def command(engine: str | None, as_json: bool) -> None:
     if as_json:
         write_json("ps", deployments=[{"engine": e.kind, **describe_result(d)} for e, d in rows])
         return
-    table = [("NAME", "STATE", "SINCE", "ENDPOINT", "MODEL", "IMAGE")]
-    for _, deployed in rows:
+    table = [("NAME", "STATE", "SINCE", "ENDPOINT", "MODEL", "IMAGE", "ENGINE")]
+    for opened, deployed in rows:
         state: str = deployed.state
         if deployed.exit is not None:
             state = f"exited ({deployed.exit.code})"
@@ -34,7 +34,8 @@ def command(engine: str | None, as_json: bool) -> None:
                 _say_age(time.time() - deployed.started_at) if deployed.started_at else "-",
                 f"{deployed.endpoint}/v1" if deployed.state == "running" else "-",
                 ", ".join(deployed.served) or "-",
-                deployed.image,
+                deployed.image if opened.uses_images else "-",
+                opened.kind,
             )
         )
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]

@@ -20,7 +20,7 @@ def open_screen(verb: str, *, as_json: bool, show_log: bool) -> Screen:
     if as_json:
         from spark_vllm_docker.ui.json_lines import JsonScreen
 
-        return JsonScreen(sys.stdout, verb)
+        return JsonScreen(sys.stdout, verb, show_log=show_log)
     if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         from rich.console import Console
 

@@ -13,6 +13,8 @@ from spark_vllm_docker.errors import InvalidRecipe, SparkRecipeError
 from spark_vllm_docker.ui.words import say_finding
 
 EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+_WITH_VLLM_FLAGS = ("up", "render", "show")
 
 
 def show_trouble(error: SparkRecipeError, arguments: list[str]) -> int:
@@ -45,12 +47,22 @@ def show_usage(error: click.ClickException, arguments: list[str]) -> int:
     """A fault of the command line."""
     sys.stderr.write(f"error: {error.format_message()}\n")
     context = getattr(error, "ctx", None)
-    if context is not None:
+    if isinstance(error, click.NoSuchOption) and arguments[0] in _WITH_VLLM_FLAGS:
+        sys.stderr.write(f"fix: vLLM's own flags go after --, as in: -- {error.option_name} …\n")
+    elif context is not None:
         sys.stderr.write(f"fix: {context.command_path} --help\n")
     if _wants_json(arguments):
         data = {"kind": "UsageError", "message": error.format_message()}
         _write_json(arguments, data, EXIT_USAGE)
     return EXIT_USAGE
+
+
+def show_interrupt(arguments: list[str]) -> int:
+    """Ctrl-C, or a signal that counts as one."""
+    sys.stderr.write("interrupted\n")
+    if _wants_json(arguments):
+        _write_json(arguments, {"kind": "Interrupted", "message": "interrupted"}, EXIT_INTERRUPTED)
+    return EXIT_INTERRUPTED
 
 
 def _wants_json(arguments: list[str]) -> bool:

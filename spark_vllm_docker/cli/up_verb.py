@@ -21,6 +21,7 @@ from spark_vllm_docker.cli.options import (
     recipe_options,
 )
 from spark_vllm_docker.errors import EngineError
+from spark_vllm_docker.events import Note
 
 if TYPE_CHECKING:
     from spark_vllm_docker.engine.protocol import Engine
@@ -123,7 +124,7 @@ def _read_recipe(choice: RecipeChoice, *, in_container: bool) -> _Read:
 
 def _build_request(read: _Read, options: dict[str, bool], timeout_s: float | None) -> UpRequest:
     from spark_vllm_docker.launcher.start import UpRequest
-    from spark_vllm_docker.render.serve import parse_serve
+    from spark_vllm_docker.recipe.serve import parse_serve
     from spark_vllm_docker.render.spec import API_KEY_VARIABLE
 
     deployment = read.deployment
@@ -153,12 +154,13 @@ def _run(
     from spark_vllm_docker.launcher.cleaning import Cleaning
     from spark_vllm_docker.launcher.start import Launch, start_deployment
     from spark_vllm_docker.launcher.targets import describe_result
+    from spark_vllm_docker.launcher.watched import find_api_key
     from spark_vllm_docker.render.secrets import find_secrets
 
     hidden = find_secrets(request.deployment.spec, request.deployment.command, request.environ)
     with open_screen("up", as_json=as_json, show_log=show_log) as screen:
         emit = masked(screen, hidden)
-        clock = PhaseClock(emit, began)
+        clock = PhaseClock(emit, began, "pull" if engine.uses_images else "create")
         launch = Launch(engine, request, emit, clock)
         with Cleaning(launch.engine, request.deployment, emit, keep=request.keep) as cleaning:
             deployed = start_deployment(launch, cleaning)
@@ -166,6 +168,8 @@ def _run(
                 from spark_vllm_docker.launcher.up import follow_deployment
 
                 follow_deployment(launch, cleaning, deployed, _open_probe)
+            elif request.new_api_key and find_api_key(deployed) == request.new_api_key:
+                screen(Note(f"  api key   {request.new_api_key}   (shown once)"))
             cleaning.release()
     if as_json:
         phases = {phase: round(seconds, 3) for phase, seconds in clock.durations()}

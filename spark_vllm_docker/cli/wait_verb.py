@@ -30,6 +30,6 @@ def command(name: str, timeout_s: float | None, engine: str | None, as_json: boo
     opened, deployed = find_target(engine, name)
     with open_screen("wait", as_json=as_json, show_log=False) as screen:
         emit = masked(screen, [key for key in [find_api_key(deployed)] if key])
-        run_wait(opened, deployed, Probe, PhaseClock(emit, began), emit, timeout_s)
+        run_wait(opened, deployed, Probe, PhaseClock(emit, began, "setup"), emit, timeout_s)
     if as_json:
         write_json("wait", event="result", ok=True, exit_code=0, **describe_result(deployed))

@@ -22,6 +22,9 @@ class Death:
     fix: str
 
 
+_LONGEST = 320
+
+
 def explain_death(code: int, root: RootLine | None, name: str, *, out_of_memory: bool) -> Death:
     """The cause in the server's own words when it left some, else from the way it ended."""
     see = f"spark-recipe logs {name} shows everything; spark-recipe down {name} removes it"
@@ -33,8 +36,12 @@ def explain_death(code: int, root: RootLine | None, name: str, *, out_of_memory:
     if root is not None and not root.echo:
         led = f" (and so: {root.led_to})" if root.led_to else ""
         where = f"{root.process}: " if root.process and root.process != "APIServer" else ""
-        edit = "change the flag in the recipe's command" if code == _USAGE else "mend the cause"
-        return Death(f"{where}{root.text}{led}", f"{edit}, then run up again; {see}")
+        cause = f"{where}{root.text}{led}"
+        cause = cause if len(cause) <= _LONGEST else f"{cause[:_LONGEST]}…"
+        edit = (
+            "change the flag in the recipe's command, then run up again; " if code == _USAGE else ""
+        )
+        return Death(cause, f"{edit}{see}")
     if root is not None:
         return Death(
             f"a process of the server was killed and left no error of its own ({root.text})",

@@ -80,6 +80,11 @@ def _unreachable(text: str, address: str) -> SparkRecipeError:
             f"this user may not open {address}",
             hint="sudo usermod -aG docker $USER, then log in again",
         )
+    if "podman" in address:
+        return EngineUnavailable(
+            f"no Podman answers at {address}",
+            hint="systemctl --user start podman.socket, or use --engine docker",
+        )
     return EngineUnavailable(
         f"no container engine answers at {address}",
         hint="start it (sudo systemctl start docker), install it (sudo apt-get install docker.io), "

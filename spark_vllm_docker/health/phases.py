@@ -81,8 +81,8 @@ class PhaseTracker:
     mix.
     """
 
-    def __init__(self) -> None:
-        self.phase = PHASES[0]
+    def __init__(self, first: str = PHASES[0]) -> None:
+        self.phase = first
         self.tasks: tuple[str, ...] = ()
 
     def enter(self, phase: str) -> bool:
@@ -122,8 +122,8 @@ class PhaseTracker:
 class PhaseClock:
     """Phases with their times: what `up` shows and reports. `began` is a monotonic time."""
 
-    def __init__(self, emit: Emit, began: float) -> None:
-        self.tracker = PhaseTracker()
+    def __init__(self, emit: Emit, began: float, first: str = PHASES[0]) -> None:
+        self.tracker = PhaseTracker(first)
         self.starts: list[tuple[str, float]] = []
         self._emit = emit
         self._began = began

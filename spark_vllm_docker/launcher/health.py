@@ -55,7 +55,6 @@ def run_wait(
         ServerFailed, NotProven, TimedOut: as `up` would.
     """
     roots = RootLineFinder()
-    clock.enter("setup")
     watcher = Watcher(
         EngineContainer(engine, deployed.id),
         lambda: open_probe(deployed.endpoint, find_api_key(deployed)),
@@ -71,6 +70,12 @@ def run_wait(
         raise build_failure(outcome, deployed, roots, clock)
     emit(
         ServerReady(
-            deployed.name, deployed.endpoint, deployed.served, outcome.proof, clock.elapsed_s, ()
+            deployed.name,
+            deployed.endpoint,
+            deployed.served,
+            outcome.proof,
+            clock.elapsed_s,
+            (),
+            needs_key=bool(find_api_key(deployed)),
         )
     )

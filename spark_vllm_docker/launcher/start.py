@@ -5,12 +5,20 @@ Apart from `up.py`, so that nothing of the watching is loaded before the contain
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from spark_vllm_docker.engine.protocol import Deployed, Engine
-from spark_vllm_docker.errors import GPU_HINT, NameTaken, NoGpuSupport, Refused, SpecDiffers
+from spark_vllm_docker.errors import (
+    GPU_HINT,
+    ImageMissing,
+    NameTaken,
+    NoGpuSupport,
+    Refused,
+    SpecDiffers,
+)
 from spark_vllm_docker.events import Emit, Note
 from spark_vllm_docker.health.phases import PhaseClock
 from spark_vllm_docker.launcher.cleaning import Cleaning
@@ -18,6 +26,7 @@ from spark_vllm_docker.launcher.images import ImageSource, provide_image
 from spark_vllm_docker.launcher.old_logs import save_log
 from spark_vllm_docker.launcher.ports import check_port_free
 from spark_vllm_docker.launcher.ticking import ticking
+from spark_vllm_docker.recipe.serve import parse_serve
 from spark_vllm_docker.render.deployment import HUGGING_FACE_CACHE, LOOPBACK, Deployment
 
 STOP_SERVING_S = 20.0
@@ -71,11 +80,26 @@ def _check_engine(launch: Launch) -> None:
             f"the engine at {info.address} is on another machine, whose ports this one cannot ask",
             hint="--no-wait starts it without waiting; or run spark-recipe on that machine",
         )
+    if not launch.engine.uses_images and launch.engine.runs_here:
+        _check_program(launch)
     if launch.request.deployment.spec.gpus is not None and not launch.engine.can_use_gpus():
         raise NoGpuSupport(
             f"{launch.request.deployment.recipe} wants GPUs, and the engine at {info.address} "
             "has no NVIDIA runtime",
             hint=GPU_HINT,
+        )
+
+
+def _check_program(launch: Launch) -> None:
+    """Without an image the server's program must be on this machine."""
+    request = launch.request
+    serve = parse_serve(request.deployment.command)
+    path = dict(request.deployment.spec.env).get("PATH") or request.environ.get("PATH")
+    if serve is not None and shutil.which("vllm", path=path) is None:
+        raise ImageMissing(
+            "vllm is not on the PATH, and the process engine uses no image",
+            hint="pip install vllm in an environment and put its bin folder on the PATH, "
+            "or use --engine docker",
         )
 
 

@@ -17,8 +17,13 @@ def choose_target(ours: Sequence[Deployed], name: str) -> Deployed:
         NotDeployed: none, or more than one; containers of others do not count.
     """
     exact = [d for d in ours if d.name == name]
-    if exact:
+    if len(exact) == 1:
         return exact[0]
+    if exact:
+        raise NotDeployed(
+            f"'{name}' is deployed on two engines",
+            hint="say which: --engine docker or --engine process",
+        )
     stem = name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
     found = [d for d in ours if d.recipe == name or d.labels.get(f"{LABEL}.file") == stem]
     if len(found) == 1:
@@ -40,6 +45,7 @@ def describe_result(deployed: Deployed) -> dict[str, object]:
         "image": deployed.image,
         "state": deployed.state,
         "endpoint": deployed.endpoint,
+        "base_url": f"{deployed.endpoint}/v1",
         "served": list(deployed.served),
         "spec": deployed.spec_digest,
         "started_at": deployed.started_at or None,

@@ -116,9 +116,16 @@ def _announce(launch: Launch, deployed: Deployed, ready: Ready) -> None:
             proof=ready.proof,
             elapsed_s=launch.clock.elapsed_s,
             phase_s=launch.clock.durations()[:-1],
-            api_key=launch.request.new_api_key,
+            needs_key=bool(find_api_key(deployed)),
+            api_key=new_key_of(launch, deployed),
         )
     )
+
+
+def new_key_of(launch: Launch, deployed: Deployed) -> str:
+    """The key that was made for this start; empty when the server has another one, or none."""
+    key = launch.request.new_api_key
+    return key if key and find_api_key(deployed) == key else ""
 
 
 def _stay(launch: Launch, watcher: Watcher, deployed: Deployed, roots: RootLineFinder) -> None:

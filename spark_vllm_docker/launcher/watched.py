@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_vllm_docker.engine.protocol import Activity, Deployed, Engine, Exit, Stream
-from spark_vllm_docker.render.serve import parse_serve
+from spark_vllm_docker.recipe.serve import parse_serve
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -26,16 +28,25 @@ _EXPECTED = {
 def build_findings(error: ValidationError, source: Source, model: type[BaseModel]) -> list[Finding]:
     """One finding for each place that has a fault; a union's branches count as one."""
     findings: dict[KeyPath, Finding] = {}
+    misspelt = _misspelt(error, model)
     for detail in error.errors(include_url=False, include_context=True):
         path = _path_in_file(detail["loc"], source)
+        if detail["type"] == "missing" and detail["loc"][-1] in misspelt:
+            continue  # told once, at the key that is meant
         code, message = _describe(detail, path, model)
         value = detail["type"] not in ("extra_forbidden", "missing")
-        where = source.where(path, value=value)
+        where = source.where(path, value=value) if path else source.start
         known = findings.get(path)
         if known is None or detail["type"] == "missing":
             key = path if detail["type"] != "missing" else (*path, str(detail["loc"][-1]))
             findings[key] = Finding(code, Severity.ERROR, message, where)
     return sorted(findings.values(), key=lambda f: (f.where or source.where(()), f.message))
+
+
+def _misspelt(error: ValidationError, model: type[BaseModel]) -> set[str]:
+    """The keys that unknown keys seem to mean."""
+    unknown = [str(d["loc"][0]) for d in error.errors() if d["type"] == "extra_forbidden"]
+    return {match for key in unknown for match in get_close_matches(key, model.model_fields, n=1)}
 
 
 def _path_in_file(loc: tuple[str | int, ...], source: Source) -> KeyPath:

@@ -26,6 +26,11 @@ class Recipe:
     source: Source
 
     @property
+    def command_text(self) -> str:
+        """The command as it stands in the file, with its placeholders."""
+        return self.keys.command
+
+    @property
     def name(self) -> str:
         """The name under which it is deployed and listed."""
         return self.keys.name
@@ -68,7 +73,7 @@ def check_command(
             "REC006",
             Severity.ERROR,
             f"command: {fault.message}",
-            _place(source, fault.offset),
+            find_place(source, fault.offset),
             fault.fix,
         )
         for fault in template.faults
@@ -81,14 +86,14 @@ def check_command(
                 "REC007",
                 Severity.ERROR,
                 f"command: {{{part.name}}} has no value{did_you_mean(part.name, defaults)}",
-                _place(source, part.offset),
+                find_place(source, part.offset),
                 f"add '{part.name}:' to defaults",
             )
         )
     return findings
 
 
-def _place(source: Source, offset: int) -> Where:
+def find_place(source: Source, offset: int) -> Where:
     """The place of a character of the command. A block scalar's text starts on the next line."""
     data = source.data
     assert isinstance(data, dict)  # noqa: S101 - only called with a command in hand
@@ -96,7 +101,10 @@ def _place(source: Source, offset: int) -> Where:
     start = source.where(("command",), value=True)
     if ("command",) not in source.blocks:
         return start
-    return Where(start.file, start.line + 1 + before.count("\n"))
+    line = start.line + 1 + before.count("\n")
+    below = source.text.splitlines()[start.line :]
+    indent = next((len(row) - len(row.lstrip()) for row in below if row.strip()), 0)
+    return Where(start.file, line, indent + len(before) - before.rfind("\n"))
 
 
 def _raw_template(data: object) -> Template | None:

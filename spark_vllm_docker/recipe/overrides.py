@@ -51,5 +51,7 @@ def resolve_parameters(recipe: Recipe, sets: Iterable[tuple[str, str]]) -> Mappi
                 f"{did_you_mean(name, sorted(used))}",
                 hint=f"write {{{name}}} in the command, or append the flag: -- --{flag} {value}",
             )
+        if not value.strip():
+            raise UsageError(f"--set {name}=: the value is empty", hint=f"--set {name}=<value>")
         parameters[name] = Parameter(value, "--set")
     return parameters

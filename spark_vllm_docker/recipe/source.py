@@ -41,6 +41,12 @@ class Source:
     keys: dict[KeyPath, Where] = field(default_factory=dict)
     values: dict[KeyPath, Where] = field(default_factory=dict)
     blocks: frozenset[KeyPath] = frozenset()
+    text: str = field(default="", repr=False)
+
+    @property
+    def start(self) -> Where:
+        """The first line of the document."""
+        return self.values.get((), Where(self.file))
 
     def where(self, path: KeyPath, *, value: bool = False) -> Where:
         """The place of `path`, or of the nearest parent that has one."""
@@ -84,12 +90,13 @@ def parse_yaml(text: str, file: str) -> Source:
         _check_size(text, file)
         node = yaml.compose(text, Loader=Loader)
     except yaml.MarkedYAMLError as error:
-        raise _fault(_where_of(error, file), _reason_of(error), code="REC001") from error
+        where = _where_of(error, file)
+        raise _fault(where, _reason_of(error, text, where.line)) from error
     except yaml.YAMLError as error:
-        raise _fault(Where(file), str(error).splitlines()[0].lower(), code="REC001") from error
+        raise _fault(Where(file), str(error).splitlines()[0].lower()) from error
     if node is None:
         raise _fault(Where(file), "the file is empty; a recipe is a mapping of keys")
-    return _Reader(file).read(node)
+    return _Reader(file, text).read(node)
 
 
 def _check_size(text: str, file: str) -> None:
@@ -108,8 +115,9 @@ def _check_size(text: str, file: str) -> None:
 class _Reader:
     """Turns the node tree into data and places."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, text: str) -> None:
         self._file = file
+        self._text = text
         self._loader = Loader("")
         self._keys: dict[KeyPath, Where] = {}
         self._values: dict[KeyPath, Where] = {}
@@ -121,7 +129,8 @@ class _Reader:
         data = self._value(node, ())
         if self._faults:
             raise InvalidRecipe(self._faults)
-        return Source(self._file, data, self._keys, self._values, frozenset(self._blocks))
+        blocks = frozenset(self._blocks)
+        return Source(self._file, data, self._keys, self._values, blocks, self._text)
 
     def _value(self, node: yaml.Node, path: KeyPath) -> object:
         self._nodes += 1  # aliases make a small file large: count what is read, not what is written
@@ -186,10 +195,14 @@ def _where_of(error: yaml.MarkedYAMLError, file: str) -> Where:
     return _mark(error.problem_mark or error.context_mark, file)
 
 
-def _reason_of(error: yaml.MarkedYAMLError) -> str:
+def _reason_of(error: yaml.MarkedYAMLError, text: str, line: int) -> str:
+    lines = text.splitlines()
+    indent = lines[line - 1][: -len(lines[line - 1].lstrip()) or None] if line <= len(lines) else ""
+    if "\t" in indent:
+        return "the YAML is broken: a tab in the indentation; YAML is indented with spaces"
     parts = [part for part in (error.context, error.problem) if part]
     return "the YAML is broken: " + ", ".join(parts).lower()
 
 
-def _fault(where: Where, message: str, code: str = "REC001") -> InvalidRecipe:
-    return InvalidRecipe([Finding(code, Severity.ERROR, message, where)])
+def _fault(where: Where, message: str) -> InvalidRecipe:
+    return InvalidRecipe([Finding("REC001", Severity.ERROR, message, where)])

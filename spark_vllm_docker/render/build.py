@@ -13,10 +13,10 @@ from spark_vllm_docker.errors import Refused, UsageError
 from spark_vllm_docker.recipe.load import Recipe
 from spark_vllm_docker.recipe.models import size_in_bytes
 from spark_vllm_docker.recipe.overrides import Parameter, resolve_parameters
+from spark_vllm_docker.recipe.serve import append_arguments, exec_serve, parse_serve
 from spark_vllm_docker.recipe.template import fill_template
 from spark_vllm_docker.render.deployment import HUGGING_FACE_CACHE, LOOPBACK, Deployment
 from spark_vllm_docker.render.script import render_script
-from spark_vllm_docker.render.serve import append_arguments, exec_serve, parse_serve
 from spark_vllm_docker.render.spec import (
     API_KEY_VARIABLE,
     LABEL,
@@ -69,13 +69,19 @@ def build_deployment(
     port = serve.port if serve else _port_parameter(parameters)
     if not port:
         raise UsageError(f"{recipe.name}: the port of the server is not a number from 1 to 65535")
+    published = network == "bridge" and options.in_container
+    if published and serve and serve.host in (LOOPBACK, "localhost", "::1"):
+        raise UsageError(
+            f"{recipe.name}: --host {serve.host} is the loopback inside the container: nobody "
+            "outside can reach it",
+            hint="--host 0.0.0.0 in the command: the port is still published on 127.0.0.1 only",
+        )
     env = {name: str(value) for name, value in keys.env.items()}
     script = render_script(
         " ".join(recipe.name.split()),
         exec_serve(command),
         [(name, value) for name, value in env.items() if "$" in value],
     )
-    published = network == "bridge" and options.in_container
     spec = ContainerSpec(
         name=container_name(recipe.name),
         image=keys.container,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from spark_vllm_docker.render.serve import parse_serve
+from spark_vllm_docker.recipe.serve import parse_serve
 from spark_vllm_docker.render.spec import API_KEY_VARIABLE, SECRET_FROM_HOST, ContainerSpec
 
 MASK = "********"

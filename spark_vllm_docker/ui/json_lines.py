@@ -32,8 +32,9 @@ _NAMES: dict[type, str] = {
 class JsonScreen:
     """Every line has `schema` and `event`; the other keys are those of the event."""
 
-    def __init__(self, stream: TextIO, verb: str) -> None:
+    def __init__(self, stream: TextIO, verb: str, *, show_log: bool) -> None:
         self._stream = stream
+        self._show_log = show_log
         self._schema = f"spark-recipe/{verb}@1"
 
     def __enter__(self) -> Self:
@@ -48,7 +49,10 @@ class JsonScreen:
         self._stream.flush()
 
     def __call__(self, event: Event) -> None:
-        """Write one event."""
+        """Write one event. Log lines only where they are wanted, and after ready."""
+        if isinstance(event, LogLines) and not self._show_log:
+            return
+        self._show_log |= isinstance(event, ServerReady)
         if isinstance(event, Found):
             data: dict[str, object] = event.finding.to_json()
         else:

@@ -52,6 +52,8 @@ class TerminalScreen:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None and self._phase and self._live.is_started:
+            self._console.print(Text(f"✗ {self._phase}", style="red"))
         self._live.stop()
 
     def __call__(self, event: Event) -> None:

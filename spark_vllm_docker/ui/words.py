@@ -36,7 +36,7 @@ def say_finding(finding: Finding) -> str:
 def say_ready(event: ServerReady) -> list[str]:
     """What was proven, and how to call the server."""
     model = event.served[0] if event.served else ""
-    key = ' -H "Authorization: Bearer $VLLM_API_KEY"' if event.api_key else ""
+    key = ' -H "Authorization: Bearer $VLLM_API_KEY"' if event.needs_key else ""
     curl = f"curl {event.endpoint}/v1/chat/completions{key} -H 'Content-Type: application/json' "
     curl += f"-d '{_CURL_BODY.format(model=model)}'"
     phases = " · ".join(f"{phase} {seconds:.1f}" for phase, seconds in event.phase_s)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -59,15 +60,15 @@ def test_usage_errors(cli: CommandLine, arguments: list[str], message: str) -> N
 
 BAD = [
     ("name: [unclosed\n", "bad.yaml:2:1: the YAML is broken"),
-    ("- a\n", "bad.yaml: expected a mapping of recipe keys, found a list"),
-    ('recipe_version: "1"\nname: a\ncommand: x\n', "bad.yaml: the key 'container' is missing"),
+    ("- a\n", "bad.yaml:1:1: expected a mapping of recipe keys, found a list"),
+    ('recipe_version: "1"\nname: a\ncommand: x\n', "bad.yaml:1:1: the key 'container' is missing"),
     (
         'recipe_version: "1"\nname: a\ncontainer: i\ncommand: |\n  x\n  {nope}\n',
-        "bad.yaml:6: command: {nope} has no value",
+        "bad.yaml:6:3: command: {nope} has no value",
     ),
     (
         'recipe_version: "1"\nname: a\ncontainer: i\ncommand: |\n  x }\n',
-        "bad.yaml:5: command: a '}' without its '{'",
+        "bad.yaml:5:5: command: a '}' without its '{'",
     ),
     (
         'recipe_version: "1"\nname: a\ncontainer: i\ndefaults: []\ncommand: x\n',
@@ -102,12 +103,53 @@ def test_check_takes_a_tree_and_counts(cli: CommandLine) -> None:
     (cli.home / "r/deep/b.yml").write_text("y: 1\n")
     done = cli("check", "r")
     assert done.code == 1
-    assert "2 recipes," in done.out
+    assert "2 recipes: 10 errors" in done.out
     document = cli("check", "r", "--json").json()
     assert document["schema"] == "spark-recipe/check@1"
     findings = document["findings"]
     assert isinstance(findings, list)
     assert {"file", "line", "column", "code", "message", "severity", "fix"} == set(findings[0])
+
+
+def test_an_empty_folder_is_no_success(cli: CommandLine) -> None:
+    (cli.home / "empty").mkdir()
+    done = cli("check", "empty")
+    assert (done.code, "there is no recipe under empty" in done.err) == (1, True)
+
+
+def test_check_speaks_to_ci_systems(cli: CommandLine) -> None:
+    (cli.home / "a.yaml").write_text("x: 1%\n")
+    assert (
+        "::error file=a.yaml,line=1,col=1,title=REC003::x: unknown key"
+        in cli("check", "a.yaml", "--format", "github").out
+    )
+    suite = ElementTree.fromstring(
+        cli("check", "a.yaml", str(ROOT / "recipes"), "--format", "junit").out
+    )
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+    assert len(suite.findall("testcase/failure")) == 1
+
+
+def test_vllm_flags_without_dashes_get_a_hint(cli: CommandLine) -> None:
+    done = cli("up", "tiny-cpu", "--seed", "1")
+    assert (done.code, "vLLM's own flags go after --" in done.err) == (2, True)
+
+
+def test_no_words_at_all_are_help(cli: CommandLine) -> None:
+    done = cli()
+    assert (done.code, "Usage: spark-recipe" in done.out) == (0, True)
+    assert "\n  spark-recipe up nemotron-omni\n" in done.out
+
+
+def test_a_server_that_nobody_could_reach_is_refused(cli: CommandLine) -> None:
+    done = cli("render", "tiny-cpu", "--set", "host=127.0.0.1")
+    assert (done.code, "is the loopback inside the container" in done.err) == (2, True)
+    assert cli("render", "tiny-cpu", "--set", "host=127.0.0.1", "--network", "host").code == 0
+
+
+def test_an_empty_override(cli: CommandLine) -> None:
+    done = cli("render", "tiny-cpu", "--set", "max_model_len=")
+    assert (done.code, "--set max_model_len=: the value is empty" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("form", ["command", "script", "docker-run", "docker-py"])

@@ -48,8 +48,8 @@ def test_an_unquoted_version_is_fine() -> None:
 
 BAD = [
     ("", ["a.yaml: the file is empty; a recipe is a mapping of keys"]),
-    ("- a\n- b\n", ["a.yaml: expected a mapping of recipe keys, found a list"]),
-    ("just text", ["a.yaml: expected a mapping of recipe keys, found 'just text'"]),
+    ("- a\n- b\n", ["a.yaml:1:1: expected a mapping of recipe keys, found a list"]),
+    ("just text", ["a.yaml:1:1: expected a mapping of recipe keys, found 'just text'"]),
     (
         "name: [unclosed\n",
         [
@@ -61,19 +61,26 @@ BAD = [
         "a: b: c\n",
         ["a.yaml:1:5: the YAML is broken: mapping values are not allowed in this context"],
     ),
-    ("name: a\n\tb: c\n", None),
+    (
+        "name: a\n\tb: c\n",
+        ["a.yaml:2:1: the YAML is broken: a tab in the indentation; YAML is indented with spaces"],
+    ),
+    (
+        GOOD.replace("container:", "contaner:"),
+        ["a.yaml:3:1: contaner: unknown key; did you mean 'container'?"],
+    ),
     (GOOD + "name: b\n", ["a.yaml:9:1: 'name' is here twice; the first is on line 2"]),
     (GOOD + "shm_sise: 1g\n", ["a.yaml:9:1: shm_sise: unknown key; did you mean 'shm_size'?"]),
     (GOOD + "zzz: 1\n", ["a.yaml:9:1: zzz: unknown key"]),
     (
         GOOD.replace("container: image:1\n", ""),
-        ["a.yaml: the key 'container' is missing"],
+        ["a.yaml:1:1: the key 'container' is missing"],
     ),
     (
         GOOD.replace("defaults:\n  port: 8000\n", "defaults:\n  - port\n"),
         [
             "a.yaml:5:3: defaults: expected a mapping, found a list",
-            "a.yaml:8: command: {port} has no value",
+            "a.yaml:8:12: command: {port} has no value",
         ],
     ),
     (GOOD.replace("name: a", "name: 5"), ["a.yaml:2:7: name: expected text, found 5"]),
@@ -107,13 +114,13 @@ BAD = [
     (GOOD + "env:\n  - A=1\n", ["a.yaml:10:3: env: expected a mapping, found a list"]),
     (
         GOOD.replace("{port}", "{prot}"),
-        ["a.yaml:8: command: {prot} has no value; did you mean 'port'?"],
+        ["a.yaml:8:12: command: {prot} has no value; did you mean 'port'?"],
     ),
-    (GOOD.replace("{port}", "{port"), ["a.yaml:8: command: a '{' without its '}'"]),
-    (GOOD.replace("{port}", "{port}}"), ["a.yaml:8: command: a '}' without its '{'"]),
+    (GOOD.replace("{port}", "{port"), ["a.yaml:8:12: command: a '{' without its '}'"]),
+    (GOOD.replace("{port}", "{port}}"), ["a.yaml:8:18: command: a '}' without its '{'"]),
     (
         GOOD.replace("{port}", "{port} --x '{\"a\":1}'"),
-        ["a.yaml:8: command: '{\"a\":1}' is not a placeholder such as {port}"],
+        ["a.yaml:8:24: command: '{\"a\":1}' is not a placeholder such as {port}"],
     ),
     (GOOD + "x: !!python/object/apply:os.system ['true']\n", None),
     (GOOD + "y: !custom z\n", None),
@@ -132,8 +139,8 @@ def test_faults_of_all_kinds_come_together() -> None:
     text = GOOD.replace("{port}", "{prot} }").replace("name: a", "name: [a]") + "shm_sise: 1g\n"
     assert [line.partition(": ")[0] for line in faults(text)] == [
         "a.yaml:2:7",
-        "a.yaml:8",
-        "a.yaml:8",
+        "a.yaml:8:12",
+        "a.yaml:8:19",
         "a.yaml:9:1",
     ]
 
@@ -165,7 +172,7 @@ def test_a_finding_reads_as_one_line_and_an_edit() -> None:
     with pytest.raises(InvalidRecipe) as caught:
         parse_recipe(GOOD.replace("{port}", "{prot}"), Path("a.yaml"))
     assert say_finding(caught.value.findings[0]) == (
-        "error[REC007] a.yaml:8: command: {prot} has no value; did you mean 'port'?\n"
+        "error[REC007] a.yaml:8:12: command: {prot} has no value; did you mean 'port'?\n"
         "  fix: add 'prot:' to defaults"
     )
 

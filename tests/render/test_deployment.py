@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from spark_vllm_docker.errors import Refused, UsageError
 from spark_vllm_docker.recipe.load import Recipe, load_recipe, parse_recipe
 from spark_vllm_docker.recipe.lookup import find_recipe
+from spark_vllm_docker.recipe.serve import parse_serve
 from spark_vllm_docker.render.build import LaunchOptions, build_deployment, container_name
 from spark_vllm_docker.render.deployment import Deployment
 from spark_vllm_docker.render.docker_py import docker_py_kwargs, render_docker_py
 from spark_vllm_docker.render.docker_run import render_docker_run
 from spark_vllm_docker.render.secrets import MASK, find_secrets, mask
-from spark_vllm_docker.render.serve import parse_serve
 from spark_vllm_docker.render.spec import ContainerSpec, Gpus, Mount, PublishedPort
 
 from .docker_run_reader import bash_words, read_docker_run

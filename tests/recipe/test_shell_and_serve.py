@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_vllm_docker.render.serve import append_arguments, exec_serve, parse_serve
-from spark_vllm_docker.render.shell import scan_shell
+from spark_vllm_docker.recipe.serve import append_arguments, exec_serve, parse_serve
+from spark_vllm_docker.recipe.shell import scan_shell
 
 
 @given(st.lists(st.text(alphabet="ab '\"\\$#&|;\n{}", max_size=8), min_size=1, max_size=5))

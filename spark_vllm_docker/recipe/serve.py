@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_vllm_docker.render.shell import Line, SimpleCommand, scan_shell
+from spark_vllm_docker.recipe.shell import Line, SimpleCommand, Word, scan_shell
 
 VLLM_DEFAULT_PORT = 8000  # vllm/entrypoints/openai/cli_args.py, 0.16 to 0.32
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -87,6 +87,12 @@ def parse_serve(command: str) -> ServeCommand | None:
         return None
     simple, at = found
     return ServeCommand(tuple(word.value for word in simple.words[at + 2 :]))
+
+
+def find_serve_words(command: str) -> tuple[Word, ...] | None:
+    """The words after the last `vllm serve`, with their places; None for another command."""
+    found = _find(scan_shell(command))
+    return None if found is None else found[0].words[found[1] + 2 :]
 
 
 def append_arguments(command: str, arguments: Sequence[str]) -> str:

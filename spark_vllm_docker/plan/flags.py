@@ -1,0 +1,189 @@
+"""The flags of a recipe against the vLLM release in its image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from spark_vllm_docker.catalog.flags import VersionFlags, load_versions, version_key
+from spark_vllm_docker.catalog.image_versions import read_vllm_version
+from spark_vllm_docker.findings import Finding, Severity, Where, did_you_mean
+from spark_vllm_docker.plan.arguments import Argument, Arguments, Given, read_arguments
+from spark_vllm_docker.plan.flag_values import find_value_fault
+from spark_vllm_docker.recipe.load import Recipe, find_place
+from spark_vllm_docker.recipe.serve import find_serve_words
+from spark_vllm_docker.recipe.shell import Word
+from spark_vllm_docker.recipe.template import fill_template, parse_template
+
+_PARSERS = {"--tool-call-parser": "tool_call_parser", "--reasoning-parser": "reasoning_parser"}
+_OPEN_SETS = {**_PARSERS, "--attention-backend": "attention_backend"}
+_APPENDING = ("append", "json", "json-or-str")
+
+Place = Callable[[int], Where]
+
+
+def check_flags(recipe: Recipe) -> list[Finding]:
+    """All findings about the words after `vllm serve`; none for a command of something else."""
+    words = find_serve_words(recipe.command_text)
+    if words is None:
+        return []
+    version, findings = _choose_version(recipe)
+    filled = [argument for word in words for argument in _fill(word, recipe)]
+    arguments = read_arguments(filled, version.flags)
+
+    def place(offset: int) -> Where:
+        return find_place(recipe.source, offset)
+
+    for given in arguments.given:
+        findings += _check_given(given, version, place)
+    findings += _check_repeated(arguments, version, place)
+    findings += _check_conflicts(arguments, place)
+    findings += _check_model(recipe, arguments, place)
+    return findings
+
+
+def _choose_version(recipe: Recipe) -> tuple[VersionFlags, list[Finding]]:
+    """The release in the image; without one, all that any release knows."""
+    versions = load_versions()
+    image = recipe.keys.container
+    version = read_vllm_version(image)
+    if version in versions:
+        return versions[version], []
+    flags: dict[str, dict[str, Any]] = {}
+    sets: dict[str, set[str]] = {}
+    for known in versions.values():
+        flags |= known.flags
+        for name, values in known.sets.items():
+            sets.setdefault(name, set()).update(values)
+    where = recipe.source.where(("container",), value=True)
+    known_range = f"{next(iter(versions))} to {next(reversed(versions))}"
+    what = f"vLLM {version} is not known" if version else f"the vLLM in {image} is not known"
+    message = f"{what}; flags are checked against all of {known_range}"
+    every = {name: _widest(flag) for name, flag in flags.items()}
+    return (
+        VersionFlags("", every, {name: sorted(values) for name, values in sets.items()}),
+        [Finding("FLAG010", Severity.NOTE, message, where)],
+    )
+
+
+def _widest(flag: dict[str, Any]) -> dict[str, Any]:
+    """Without what differs between releases: closed lists and fields."""
+    return {key: value for key, value in flag.items() if key not in ("choices", "fields")}
+
+
+def _fill(word: Word, recipe: Recipe) -> Iterator[Argument]:
+    """The word with its parameters. One that a parameter breaks in two keeps its place."""
+    template = parse_template(word.value)
+    if template.faults or not template.names <= set(recipe.keys.defaults):
+        yield Argument(word.start, word.value)
+        return
+    try:
+        text = fill_template(template, recipe.keys.defaults)
+    except (ValueError, TypeError):
+        text = word.value
+    pieces = text.split() if template.names and word.value.startswith("{") else [text]
+    for piece in pieces:
+        yield Argument(word.start, piece)
+
+
+def _check_given(given: Given, version: VersionFlags, place: Place) -> Iterator[Finding]:
+    flag = version.flags.get(given.name)
+    if flag is None:
+        yield _unknown(given, version, place)
+        return
+    word, message = find_value_fault(given, flag)
+    if message:
+        where = place(word.offset if word else given.offset)
+        yield Finding("FLAG002", Severity.ERROR, f"{given.written} {message}", where)
+    elif given.name in _OPEN_SETS and given.values:
+        yield from _check_open_set(given, version, place)
+
+
+def _check_open_set(given: Given, version: VersionFlags, place: Place) -> Iterator[Finding]:
+    """Argparse takes any name here; vLLM fails with it later, before the engine starts."""
+    known = version.sets.get(_OPEN_SETS[given.name], [])
+    value = given.values[0]
+    if given.name == "--attention-backend":
+        matches = value.value.upper() in known or value.value == "auto"
+    else:
+        matches = value.value in known
+    if known and not matches and "." not in value.value:
+        release = f"vLLM {version.version}" if version.version else "any release"
+        message = f"{given.written}: '{value.value}' does not exist in {release}"
+        close = did_you_mean(value.value, known)
+        yield Finding("FLAG003", Severity.ERROR, message + close, place(value.offset))
+
+
+def _unknown(given: Given, version: VersionFlags, place: Place) -> Finding:
+    name = given.written.partition(".")[0].replace("_", "-")
+    where = place(given.offset)
+    if given.candidates:
+        both = ", ".join(given.candidates[:4])
+        return Finding("FLAG004", Severity.ERROR, f"{given.written} could be {both}", where)
+    instead = _load_changes().get(name, "")
+    having = [v for v, known in load_versions().items() if name in known.flags]
+    if not version.version:
+        known = _spellings(version.flags)
+        message = f"{given.written}: no release of vLLM has this flag{did_you_mean(name, known)}"
+        return Finding("FLAG001", Severity.WARNING, message, where, instead)
+    release = f"vLLM {version.version} does not have it"
+    if having and version_key(having[-1]) < version_key(version.version):
+        release = f"gone after vLLM {having[-1]}, and the image has {version.version}"
+    elif having:
+        release = f"new in vLLM {having[0]}, and the image has {version.version}"
+    close = "" if having else did_you_mean(name, _spellings(version.flags))
+    return Finding("FLAG001", Severity.ERROR, f"{given.written}: {release}{close}", where, instead)
+
+
+def _spellings(flags: Mapping[str, dict[str, Any]]) -> list[str]:
+    negated = [f"--no-{name[2:]}" for name, flag in flags.items() if flag.get("negatable")]
+    return [*flags, *negated]
+
+
+def _check_repeated(arguments: Arguments, version: VersionFlags, place: Place) -> Iterator[Finding]:
+    seen: dict[str, Given] = {}
+    for given in arguments.given:
+        kind = version.flags.get(given.name, {}).get("kind", "")
+        if not given.name or given.key or kind == "append":
+            continue
+        if given.name in seen:
+            message = f"{given.written} is given twice; the last one counts"
+            yield Finding("FLAG005", Severity.WARNING, message, place(given.offset))
+        seen[given.name] = given
+
+
+def _check_conflicts(arguments: Arguments, place: Place) -> Iterator[Finding]:
+    """Pairs that vLLM refuses (entrypoints/openai/cli_args.py, validate_parsed_serve_args)."""
+    for name, needed in (
+        ("--enable-auto-tool-choice", "--tool-call-parser"),
+        ("--enable-log-outputs", "--enable-log-requests"),
+    ):
+        given = arguments.find(name)
+        if given is not None and not given.negated and arguments.find(needed) is None:
+            message = f"{name} needs {needed}"
+            yield Finding("FLAG006", Severity.ERROR, message, place(given.offset), f"add {needed}")
+    served = arguments.find("--served-model-name")
+    if served and not arguments.positional and arguments.find("--model") is None:
+        message = "--served-model-name without a model"
+        fix = "write the model after vllm serve"
+        yield Finding("FLAG007", Severity.ERROR, message, place(served.offset), fix)
+
+
+def _check_model(recipe: Recipe, arguments: Arguments, place: Place) -> Iterator[Finding]:
+    """`model:` is what tools download; the command is what is served."""
+    named = recipe.keys.model
+    if named and arguments.positional and arguments.positional[0].value != named:
+        served = arguments.positional[0]
+        message = f"the command serves {served.value}, and model: says {named}"
+        yield Finding("REC009", Severity.WARNING, message, place(served.offset))
+
+
+@cache
+def _load_changes() -> dict[str, str]:
+    data = files("spark_vllm_docker.catalog") / "data/flag_changes.yaml"
+    changes: dict[str, str] = yaml.safe_load(data.read_text(encoding="utf-8"))
+    return changes
