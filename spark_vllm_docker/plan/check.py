@@ -25,7 +25,12 @@ def check_file(path: Path) -> list[Finding]:
 
 def check_recipe(recipe: Recipe) -> list[Finding]:
     """Findings about a recipe whose keys are valid."""
-    findings = [*_check_parameters(recipe), *_check_command(recipe), *check_flags(recipe)]
+    findings = [
+        *recipe.notes,
+        *_check_parameters(recipe),
+        *_check_command(recipe),
+        *check_flags(recipe),
+    ]
     return sorted(findings, key=lambda finding: finding.where or recipe.source.start)
 
 

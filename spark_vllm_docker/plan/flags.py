@@ -17,7 +17,7 @@ from spark_vllm_docker.plan.flag_values import find_value_fault
 from spark_vllm_docker.recipe.load import Recipe, find_place
 from spark_vllm_docker.recipe.serve import find_serve_words
 from spark_vllm_docker.recipe.shell import Word
-from spark_vllm_docker.recipe.template import fill_template, parse_template
+from spark_vllm_docker.recipe.template import fill_template, parse_lenient, parse_template
 
 _PARSERS = {"--tool-call-parser": "tool_call_parser", "--reasoning-parser": "reasoning_parser"}
 _OPEN_SETS = {**_PARSERS, "--attention-backend": "attention_backend"}
@@ -77,12 +77,13 @@ def _widest(flag: dict[str, Any]) -> dict[str, Any]:
 
 def _fill(word: Word, recipe: Recipe) -> Iterator[Argument]:
     """The word with its parameters. One that a parameter breaks in two keeps its place."""
-    template = parse_template(word.value)
-    if template.faults or not template.names <= set(recipe.keys.defaults):
+    lenient = parse_lenient(word.value, recipe.values) if recipe.notes else None
+    template = lenient or parse_template(word.value)
+    if template.faults or not template.names <= set(recipe.values):
         yield Argument(word.start, word.value)
         return
     try:
-        text = fill_template(template, recipe.keys.defaults)
+        text = fill_template(template, recipe.values)
     except (ValueError, TypeError):
         text = word.value
     pieces = text.split() if template.names and word.value.startswith("{") else [text]

@@ -11,9 +11,11 @@ from pydantic import ValidationError
 from spark_vllm_docker.errors import InvalidRecipe
 from spark_vllm_docker.findings import Finding, Severity, Where, did_you_mean
 from spark_vllm_docker.recipe.faults import build_findings
-from spark_vllm_docker.recipe.models import RecipeModel
+from spark_vllm_docker.recipe.models import RecipeModel, Scalar
 from spark_vllm_docker.recipe.source import Source, parse_yaml, read_text
-from spark_vllm_docker.recipe.template import Template, parse_template
+from spark_vllm_docker.recipe.template import Template, parse_lenient, parse_template
+
+MODEL = "model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,15 @@ class Recipe:
     keys: RecipeModel
     command: Template
     source: Source
+    notes: tuple[Finding, ...] = ()
+
+    @property
+    def values(self) -> Mapping[str, Scalar]:
+        """The values of the parameters: the defaults, and `model` where the lenient reading uses it."""
+        defaults = self.keys.defaults
+        if MODEL in self.command.names and MODEL not in defaults:
+            return {MODEL: self.keys.model, **defaults}
+        return defaults
 
     @property
     def command_text(self) -> str:
@@ -57,11 +68,17 @@ def parse_recipe(text: str, path: Path) -> Recipe:
         findings += build_findings(error, source, RecipeModel)
     # The command is checked even when another key is at fault, so that one run shows everything.
     template = _raw_template(source.data)
+    notes: tuple[Finding, ...] = ()
     if template is not None:
-        findings += check_command(template, source, _raw_defaults(source.data))
+        faults = check_command(template, source, _raw_defaults(source.data))
+        lenient = _read_leniently(source.data) if faults else None
+        if lenient is not None:
+            template, notes = lenient, (_say_lenient(lenient, source),)
+        else:
+            findings += faults
     if findings or keys is None or template is None:
         raise InvalidRecipe(sorted(findings, key=lambda f: f.where or Where(str(path))))
-    return Recipe(path, keys, template, source)
+    return Recipe(path, keys, template, source, notes)
 
 
 def check_command(
@@ -105,6 +122,21 @@ def find_place(source: Source, offset: int) -> Where:
     below = source.text.splitlines()[start.line :]
     indent = next((len(row) - len(row.lstrip()) for row in below if row.strip()), 0)
     return Where(start.file, line, indent + len(before) - before.rfind("\n"))
+
+
+def _read_leniently(data: object) -> Template | None:
+    """The lenient reading, where the file needs it and it makes sense."""
+    assert isinstance(data, dict)  # noqa: S101 - only called with a command in hand
+    known = {*_raw_defaults(data), *([MODEL] if isinstance(data.get(MODEL), str) else [])}
+    return parse_lenient(data["command"], known)
+
+
+def _say_lenient(template: Template, source: Source) -> Finding:
+    injected = " and {model} from model:" if MODEL in template.names else ""
+    message = (
+        f"read leniently: braces stay as they are{injected}; the file was made for another runner"
+    )
+    return Finding("REC011", Severity.NOTE, message, source.where(("command",), value=True))
 
 
 def _raw_template(data: object) -> Template | None:

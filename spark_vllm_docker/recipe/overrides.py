@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from spark_vllm_docker.errors import UsageError
-from spark_vllm_docker.findings import did_you_mean
+from spark_vllm_docker.findings import Where, did_you_mean
 from spark_vllm_docker.recipe.load import Recipe
 
 
@@ -39,8 +39,8 @@ def resolve_parameters(recipe: Recipe, sets: Iterable[tuple[str, str]]) -> Mappi
             server with another setting than the one asked for.
     """
     parameters = {
-        name: Parameter(value, str(recipe.source.where(("defaults", name))))
-        for name, value in recipe.keys.defaults.items()
+        name: Parameter(value, str(_place_of(name, recipe)))
+        for name, value in recipe.values.items()
     }
     used = recipe.command.names
     for name, value in sets:
@@ -55,3 +55,8 @@ def resolve_parameters(recipe: Recipe, sets: Iterable[tuple[str, str]]) -> Mappi
             raise UsageError(f"--set {name}=: the value is empty", hint=f"--set {name}=<value>")
         parameters[name] = Parameter(value, "--set")
     return parameters
+
+
+def _place_of(name: str, recipe: Recipe) -> Where:
+    in_defaults = name in recipe.keys.defaults
+    return recipe.source.where(("defaults", name) if in_defaults else (name,))

@@ -9,7 +9,7 @@ line.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -81,6 +81,28 @@ def parse_template(text: str) -> Template:
             at = end + 1
     parts.append("".join(literal))
     return Template(tuple(part for part in parts if part != ""), tuple(faults))
+
+
+def parse_lenient(text: str, known: Collection[str]) -> Template | None:
+    """Read a command that was written for another runner: raw JSON in it, or a parameter `{model}`.
+
+    Only `{name}` with a known name is a placeholder; every other brace stays. None where that reading
+    does not make sense either: braces that do not pair, or a `{word}` that nobody knows.
+    """
+    parts: list[str | Placeholder] = []
+    at = depth = 0
+    for found in re.finditer(r"\{([A-Za-z_][A-Za-z0-9_]*)\}|[{}]", text):
+        if found[1] is None:
+            depth += 1 if found[0] == "{" else -1
+            if depth < 0:
+                return None
+        elif found[1] not in known:
+            return None
+        else:
+            parts += [text[at : found.start()], Placeholder(found.start(), found[1], found[1])]
+            at = found.end()
+    parts.append(text[at:])
+    return None if depth else Template(tuple(part for part in parts if part != ""), ())
 
 
 def fill_template(template: Template, values: Mapping[str, object]) -> str:

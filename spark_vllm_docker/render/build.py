@@ -10,6 +10,7 @@ from pathlib import Path
 
 from spark_vllm_docker import __version__
 from spark_vllm_docker.errors import Refused, UsageError
+from spark_vllm_docker.recipe import solo
 from spark_vllm_docker.recipe.load import Recipe
 from spark_vllm_docker.recipe.models import size_in_bytes
 from spark_vllm_docker.recipe.overrides import Parameter, resolve_parameters
@@ -137,6 +138,8 @@ def _render_command(
     # Outside a container nothing stands between a server that listens everywhere and the network.
     if not options.in_container and "host" in recipe.command.names:
         values["host"] = options.listen
+    if solo.PARAMETER in recipe.command.names and parameters[solo.PARAMETER].origin != "--set":
+        values[solo.PARAMETER] = 1
     try:
         command = fill_template(recipe.command, values)
     except (ValueError, TypeError) as error:
@@ -144,6 +147,7 @@ def _render_command(
             f"{recipe.name}: a parameter does not go with its format: {error}"
         ) from error
     command = append_arguments(command, _and_words(options.extra_arguments))
+    command = solo.strip_executor(command)
     if not options.in_container:
         serve = parse_serve(command)
         if serve is not None and serve.host != options.listen:
