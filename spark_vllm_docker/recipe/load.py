@@ -16,6 +16,7 @@ from spark_vllm_docker.recipe.source import Source, parse_yaml, read_text
 from spark_vllm_docker.recipe.template import Template, parse_lenient, parse_template
 
 MODEL = "model"
+SUGGESTIONS = 20  # after so many faults nobody reads on, and each costs a search
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Recipe:
 
     @property
     def values(self) -> Mapping[str, Scalar]:
-        """The values of the parameters: the defaults, and `model` where the lenient reading uses it."""
+        """The defaults, and `model` where the lenient reading uses it."""
         defaults = self.keys.defaults
         if MODEL in self.command.names and MODEL not in defaults:
             return {MODEL: self.keys.model, **defaults}
@@ -98,11 +99,12 @@ def check_command(
     for part in template.parts:
         if isinstance(part, str) or part.name in defaults:
             continue
+        close = did_you_mean(part.name, defaults) if len(findings) < SUGGESTIONS else ""
         findings.append(
             Finding(
                 "REC007",
                 Severity.ERROR,
-                f"command: {{{part.name}}} has no value{did_you_mean(part.name, defaults)}",
+                f"command: {{{part.name}}} has no value{close}",
                 find_place(source, part.offset),
                 f"add '{part.name}:' to defaults",
             )
@@ -133,9 +135,7 @@ def _read_leniently(data: object) -> Template | None:
 
 def _say_lenient(template: Template, source: Source) -> Finding:
     injected = " and {model} from model:" if MODEL in template.names else ""
-    message = (
-        f"read leniently: braces stay as they are{injected}; the file was made for another runner"
-    )
+    message = f"read leniently: other braces stay{injected}; the file was made for another runner"
     return Finding("REC011", Severity.NOTE, message, source.where(("command",), value=True))
 
 

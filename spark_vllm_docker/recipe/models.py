@@ -12,12 +12,16 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 Scalar = Annotated[str | int | float | bool | None, Field(union_mode="left_to_right")]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
+Name = Annotated[
+    str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
+]
+GpuNumber = Annotated[int, Field(ge=0, le=255)]
+Volume = Annotated[str, StringConstraints(pattern=r"^[^:]+:/[^:]*(:ro|:rw)?$")]
 ImageReference = Annotated[
     str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
 ]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Size = Annotated[str, StringConstraints(pattern=r"^(?i)[0-9]+([kmgt]i?b?|b)?$", to_lower=True)]
+Size = Annotated[str, StringConstraints(pattern=r"^(?i)[0-9]{1,12}([kmgt]i?b?|b)?$", to_lower=True)]
 
 
 def _empty_as(kind: type) -> BeforeValidator:
@@ -49,10 +53,10 @@ class RecipeModel(BaseModel):
     cluster_only: bool = False
 
     network: Literal["bridge", "host"] = "bridge"
-    gpus: Literal["all", "none"] | list[int] = "all"
+    gpus: Literal["all", "none"] | Annotated[list[GpuNumber], Field(min_length=1)] = "all"
     ipc: Literal["host", "private"] = "host"
     shm_size: Size = "16g"
-    volumes: Annotated[list[str], _empty_as(list)] = Field(default_factory=list)
+    volumes: Annotated[list[Volume], _empty_as(list)] = Field(default_factory=list)
     build: str | None = None
     stall_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 900.0
     ready_timeout_s: Annotated[float, Field(gt=0, le=86_400)] | None = None

@@ -27,7 +27,7 @@ def parse_set(text: str) -> tuple[str, str]:
     """
     name, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise UsageError(f"--set {text}: expected name=value", hint="for example --set port=8010")
+        raise UsageError(f"--set {name}: expected name=value", hint="for example --set port=8010")
     return name, value
 
 
@@ -47,16 +47,30 @@ def resolve_parameters(recipe: Recipe, sets: Iterable[tuple[str, str]]) -> Mappi
         if name not in used:
             flag = name.replace("_", "-")
             raise UsageError(
-                f"--set {name}={value}: the command of {recipe.name} has no {{{name}}}"
+                f"--set {name}=…: the command of {recipe.name} has no {{{name}}}"
                 f"{did_you_mean(name, sorted(used))}",
-                hint=f"write {{{name}}} in the command, or append the flag: -- --{flag} {value}",
+                hint=f"write {{{name}}} in the command, or append the flag: -- --{flag} …",
             )
         if not value.strip():
             raise UsageError(f"--set {name}=: the value is empty", hint=f"--set {name}=<value>")
-        parameters[name] = Parameter(value, "--set")
+        parameters[name] = Parameter(_typed_like(value, recipe.values.get(name)), "--set")
     return parameters
 
 
 def _place_of(name: str, recipe: Recipe) -> Where:
     in_defaults = name in recipe.keys.defaults
     return recipe.source.where(("defaults", name) if in_defaults else (name,))
+
+
+def _typed_like(text: str, default: object) -> object:
+    """A number where the default is one, so that `{port:d}` goes on working; else the text."""
+    if isinstance(default, bool) or not isinstance(default, (int, float)):
+        return text
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        if str(number) == text:
+            return number
+    return text

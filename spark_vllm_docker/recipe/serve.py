@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from spark_vllm_docker.recipe.shell import Line, SimpleCommand, Word, scan_shell
 
+UNKNOWN = "\0"
+"""Stands for a word whose value only bash knows, such as `$MODEL`."""
 VLLM_DEFAULT_PORT = 8000  # vllm/entrypoints/openai/cli_args.py, 0.16 to 0.32
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
@@ -35,8 +37,9 @@ class ServeCommand:
 
     @property
     def served(self) -> tuple[str, ...]:
-        """The names under which the model is listed by `/v1/models`."""
-        return self.flag_values("--served-model-name") or ((self.model,) if self.model else ())
+        """The names under which `/v1/models` lists the model; none when only bash knows them."""
+        names = self.flag_values("--served-model-name") or ((self.model,) if self.model else ())
+        return () if UNKNOWN in names else names
 
     @property
     def port(self) -> int:
@@ -54,7 +57,7 @@ class ServeCommand:
     @property
     def api_key(self) -> str:
         """The first key of `--api-key`, or empty."""
-        return self.flag("--api-key")
+        return self.flag("--api-key").replace(UNKNOWN, "")
 
     def flag(self, name: str) -> str:
         """The first value of a flag, or empty."""
@@ -86,7 +89,8 @@ def parse_serve(command: str) -> ServeCommand | None:
     if found is None:
         return None
     simple, at = found
-    return ServeCommand(tuple(word.value for word in simple.words[at + 2 :]))
+    words = simple.words[at + 2 :]
+    return ServeCommand(tuple(word.value if word.fixed else UNKNOWN for word in words))
 
 
 def find_serve_words(command: str) -> tuple[Word, ...] | None:

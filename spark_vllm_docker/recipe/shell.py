@@ -1,30 +1,38 @@
 """As much of bash as is needed to find `vllm serve` in a command: words, operators, comments.
 
 Words are given with their offsets, so that a caller can put text between them. Substitutions,
-here-documents and control structures are not understood; `Line.plain` says whether any is there.
+here-documents, traps and functions are not understood; `Line.plain` says whether any is there.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 _OPERATORS = "();<>|&\n"
+_BLANK = re.compile(r"(?:[ \t\r]|\\\n)+")
+_CONTROL = re.compile(r"\n|[();|&]+")
+# `2>&1`, `>> log`, `&> log`: the number belongs to the redirection and is no word.
+_REDIRECTION = re.compile(r"(?:\d*(?:>>|>\||>&|<&|<>|>|<)|&>>|&>)(?P<copy>(?<=&)(?:\d+|-))?")
+_BEYOND = re.compile(r"\$\(|`|<<|\$'|[<>]\(|\(\s*\)|\b(?:trap|function|eval)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of the text: where it stands, and its value with quotes removed."""
+    """A word of the text: where it stands, and its value with quotes removed.
+
+    `fixed` is false where bash expands a part of it (`$MODEL`, `~/m`): its value is not known here.
+    """
 
     start: int
     end: int
     value: str
+    fixed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
-    """Words up to an operator. `after` is the operator that ends it, empty at the end of the
-    text.
-    """
+    """Words up to an operator, without redirections. `after` is that operator, empty at the end."""
 
     words: tuple[Word, ...]
     after: str
@@ -44,37 +52,39 @@ def scan_shell(text: str) -> Line:
     commands: list[SimpleCommand] = []
     words: list[Word] = []
     comment_at = -1
-    plain = "$(" not in text and "`" not in text and "<<" not in text
     at = 0
     while at < len(text):
-        char = text[at]
-        if char in " \t\r":
-            at += 1
-        elif text.startswith("\\\n", at):
-            at += 2
-        elif char == "#":
+        if found := _BLANK.match(text, at):
+            at = found.end()
+        elif text[at] == "#":
             end = text.find("\n", at)
             comment_at = at if end < 0 or not text[end:].strip() else -1
             at = len(text) if end < 0 else end
-        elif char in _OPERATORS:
-            end = at + 1
-            while end < len(text) and text[end] in _OPERATORS and "\n" not in text[at : end + 1]:
-                end += 1
+        elif found := _REDIRECTION.match(text, at):
+            at = found.end() if found["copy"] else _skip_target(text, found.end())
+        elif found := _CONTROL.match(text, at):
             if words:
-                commands.append(SimpleCommand(tuple(words), text[at:end]))
+                commands.append(SimpleCommand(tuple(words), found[0]))
                 words = []
-            at = end
+            at = found.end()
         else:
-            word = _scan_word(text, at)
-            words.append(word)
-            at = word.end
+            words.append(_scan_word(text, at))
+            at = words[-1].end
     if words:
         commands.append(SimpleCommand(tuple(words), ""))
-    return Line(tuple(commands), plain, comment_at)
+    return Line(tuple(commands), not _BEYOND.search(text), comment_at)
+
+
+def _skip_target(text: str, at: int) -> int:
+    """The end of the word that a redirection goes to."""
+    if found := _BLANK.match(text, at):
+        at = found.end()
+    return at if at >= len(text) or text[at] in _OPERATORS else _scan_word(text, at).end
 
 
 def _scan_word(text: str, start: int) -> Word:
     value: list[str] = []
+    fixed = text[start] != "~"
     at = start
     while at < len(text) and text[at] not in " \t\r" and text[at] not in _OPERATORS:
         char = text[at]
@@ -84,26 +94,31 @@ def _scan_word(text: str, start: int) -> Word:
             value.append(text[at + 1 : end])
             at = end + 1
         elif char == '"':
-            piece, at = _scan_double_quotes(text, at + 1)
+            piece, at, expands = _scan_double_quotes(text, at + 1)
+            fixed = fixed and not expands
             value.append(piece)
         elif char == "\\":
             if text[at + 1 : at + 2] != "\n":
                 value.append(text[at + 1 : at + 2])
             at += 2
         else:
+            fixed = fixed and char not in "$`"
             value.append(char)
             at += 1
-    return Word(start, min(at, len(text)), "".join(value))
+    return Word(start, min(at, len(text)), "".join(value), fixed)
 
 
-def _scan_double_quotes(text: str, at: int) -> tuple[str, int]:
+def _scan_double_quotes(text: str, at: int) -> tuple[str, int, bool]:
+    """The value, the offset behind the closing quote, and whether bash expands a part."""
     value: list[str] = []
+    expands = False
     while at < len(text) and text[at] != '"':
         if text[at] == "\\" and text[at + 1 : at + 2] in ('"', "\\", "$", "`", "\n"):
             if text[at + 1] != "\n":
                 value.append(text[at + 1])
             at += 2
         else:
+            expands = expands or text[at] in "$`"
             value.append(text[at])
             at += 1
-    return "".join(value), at + 1
+    return "".join(value), at + 1, expands

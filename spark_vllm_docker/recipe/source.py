@@ -23,6 +23,9 @@ except ImportError:  # PyYAML without libyaml
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
 MAX_NODES = 20_000
+MAX_NUMBER = float(1 << 63)
+
+_PLAIN_TAG = "tag:yaml.org,2002:"
 
 KeyPath = tuple[str | int, ...]
 
@@ -137,6 +140,8 @@ class _Reader:
         if self._nodes > MAX_NODES or len(path) > MAX_DEPTH:
             raise _fault(self._mark(node), f"aliases make more than {MAX_NODES} entries")
         self._values[path] = self._mark(node)
+        if isinstance(node, yaml.CollectionNode) and not node.tag.startswith(_PLAIN_TAG):
+            self._fault(self._mark(node), f"the tag {node.tag} has no meaning in a recipe")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
@@ -175,10 +180,14 @@ class _Reader:
         if node.tag == "tag:yaml.org,2002:timestamp":
             return str(node.value)
         try:
-            return self._loader.construct_object(node)
-        except (ValueError, yaml.YAMLError):
-            self._fault(self._mark(node), f"'{node.value}' is not a value of the type {node.tag}")
-            return None
+            value = self._loader.construct_object(node)
+            usable = not isinstance(value, (int, float)) or abs(value) <= MAX_NUMBER
+        except (ValueError, KeyError, IndexError, yaml.YAMLError):
+            usable, value = False, None
+        if not usable:
+            kind, shown = node.tag.rpartition(":")[2], str(node.value)[:60]
+            self._fault(self._mark(node), f"'{shown}' is no usable value of type {kind}")
+        return value if usable else None
 
     def _mark(self, node: yaml.Node) -> Where:
         return _mark(node.start_mark, self._file)

@@ -84,10 +84,10 @@ def parse_template(text: str) -> Template:
 
 
 def parse_lenient(text: str, known: Collection[str]) -> Template | None:
-    """Read a command that was written for another runner: raw JSON in it, or a parameter `{model}`.
+    """Read a command written for another runner, with raw JSON in it or with `{model}`.
 
-    Only `{name}` with a known name is a placeholder; every other brace stays. None where that reading
-    does not make sense either: braces that do not pair, or a `{word}` that nobody knows.
+    Only `{name}` with a known name is a placeholder; every other brace stays. None where that
+    reading makes no sense either: braces that do not pair, or a `{word}` that nobody knows.
     """
     parts: list[str | Placeholder] = []
     at = depth = 0

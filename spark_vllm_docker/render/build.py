@@ -89,7 +89,11 @@ def build_deployment(
         entrypoint="/bin/bash",
         command=("-c", script),
         env=tuple((name, value) for name, value in env.items() if "$" not in value),
-        env_from_host=(SECRET_FROM_HOST, *([API_KEY_VARIABLE] if options.with_api_key else [])),
+        env_from_host=tuple(
+            name
+            for name, wanted in ((SECRET_FROM_HOST, True), (API_KEY_VARIABLE, options.with_api_key))
+            if wanted and name not in env
+        ),
         mounts=_build_mounts(recipe, environ),
         ports=(PublishedPort(port, options.listen, port),) if published else (),
         network=network,
@@ -99,7 +103,8 @@ def build_deployment(
     )
     # The address to ask, which is not the address to listen on.
     address = LOOPBACK if options.listen in ("0.0.0.0", "::", "") else options.listen  # noqa: S104
-    endpoint = f"http://{address}:{port}"
+    bracketed = f"[{address}]" if ":" in address else address
+    endpoint = f"http://{bracketed}:{port}"
     served = serve.served if serve else ()
     return Deployment(
         recipe=recipe.name,
@@ -150,6 +155,12 @@ def _render_command(
     command = solo.strip_executor(command)
     if not options.in_container:
         serve = parse_serve(command)
+        if serve is None and "host" not in recipe.command.names:
+            raise UsageError(
+                f"{recipe.name}: without a container nothing but --host keeps a server off the "
+                "network, and this command starts no `vllm serve` that it could be given to",
+                hint="write --host {host} in the command, or use --engine docker",
+            )
         if serve is not None and serve.host != options.listen:
             command = append_arguments(command, ["--host", options.listen])
     return command
@@ -179,13 +190,7 @@ def _build_mounts(recipe: Recipe, environ: Mapping[str, str]) -> tuple[Mount, ..
     mounts = [Mount(str(Path(cache).absolute()), HUGGING_FACE_CACHE)]
     for volume in recipe.keys.volumes:
         parts = volume.split(":")
-        if (
-            len(parts) not in (2, 3)
-            or not parts[1].startswith("/")
-            or parts[2:] not in ([], ["ro"], ["rw"])
-        ):
-            raise UsageError(f"volumes: '{volume}' is not SOURCE:/TARGET or SOURCE:/TARGET:ro")
-        source = Path(parts[0].replace("~", home, 1) if parts[0].startswith("~") else parts[0])
+        source = Path(f"{home}{parts[0][1:]}" if parts[0].startswith("~/") else parts[0])
         # Relative sources are relative to the recipe, so that a recipe works from any folder.
         absolute = source if source.is_absolute() else (recipe.file.parent / source).resolve()
         mounts.append(Mount(str(absolute), parts[1], parts[2:] == ["ro"]))

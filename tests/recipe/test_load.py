@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -119,9 +120,17 @@ BAD = [
     (GOOD.replace("{port}", "{port"), ["a.yaml:8:12: command: a '{' without its '}'"]),
     (GOOD.replace("{port}", "{port}}"), ["a.yaml:8:18: command: a '}' without its '{'"]),
     (
-        GOOD.replace("{port}", "{port} --x '{\"a\":1}'"),
-        ["a.yaml:8:24: command: '{\"a\":1}' is not a placeholder such as {port}"],
+        GOOD.replace("{port}", "{prot} --x '{\"a\":1}'"),
+        [
+            "a.yaml:8:12: command: {prot} has no value; did you mean 'port'?",
+            "a.yaml:8:24: command: '{\"a\":1}' is not a placeholder such as {port}",
+        ],
     ),
+    (GOOD.replace("8000", "!!int ''"), ["a.yaml:5:9: '' is no usable value of type int"]),
+    (GOOD.replace("8000", "!!bool abc"), ["a.yaml:5:9: 'abc' is no usable value of type bool"]),
+    (GOOD.replace("8000", ".nan"), ["a.yaml:5:9: '.nan' is no usable value of type float"]),
+    (GOOD.replace("8000", "9" * 5000), None),
+    (GOOD.replace("defaults:", "defaults: !foo"), None),
     (GOOD + "x: !!python/object/apply:os.system ['true']\n", None),
     (GOOD + "y: !custom z\n", None),
     (GOOD + "a: &a {b: 1}\nc:\n  <<: *a\n", None),
@@ -187,3 +196,12 @@ def test_the_corpus_loads_where_it_uses_version_1() -> None:
         except InvalidRecipe as error:
             # A key that is there twice, a key and a version of other runners.
             assert all(f.code in {"REC001", "REC003", "REC004"} for f in error.findings), path
+
+
+def test_hostile_sizes_stay_quick() -> None:
+    defaults = "".join(f"  parameter_number_{n}: 1\n" for n in range(4000))
+    placeholders = " ".join(f"{{unknown_number_{n}}}" for n in range(1500))
+    text = f'recipe_version: "1"\nname: a\ncontainer: i\ndefaults:\n{defaults}command: |\n  x {placeholders}\n'
+    began = time.monotonic()
+    assert len(faults(text)) == 1500
+    assert time.monotonic() - began < 5

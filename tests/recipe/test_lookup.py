@@ -59,7 +59,7 @@ def test_a_parameter_remembers_where_it_came_from() -> None:
 def test_an_override_that_nothing_uses_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"has no \{prot\}; did you mean 'port'\?") as caught:
         resolve_parameters(RECIPE, [("prot", "2")])
-    assert "-- --prot 2" in caught.value.hint
+    assert "-- --prot" in caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["port", "=1", "a b=1", "1a=2", ""])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import time
 
 import pytest
 from hypothesis import given
@@ -79,8 +80,49 @@ def test_the_server_replaces_the_shell(command: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("vllm serve m 2>&1 | tee f", "vllm serve m --seed 1 2>&1 | tee f"),
+        ("vllm serve m >log 2>&1", "vllm serve m --seed 1 >log 2>&1"),
+        ("vllm serve m &> log", "vllm serve m --seed 1 &> log"),
+        ("vllm serve m 2>/dev/null --x 1", "vllm serve m 2>/dev/null --x 1 --seed 1"),
+        ("vllm serve m < in", "vllm serve m --seed 1 < in"),
+    ],
+)
+def test_redirections_are_no_words(command: str, expected: str) -> None:
+    serve = parse_serve(command)
+    assert serve is not None
+    assert serve.served == ("m",)
+    assert append_arguments(command, ["--seed", "1"]) == expected
+
+
+def test_a_redirected_server_still_replaces_the_shell() -> None:
+    assert exec_serve("vllm serve m >log 2>&1") == "exec vllm serve m >log 2>&1"
+
+
+@pytest.mark.parametrize(
+    "command", ["vllm serve $MODEL", "vllm serve ~/m", 'vllm serve "$A/b"', "vllm serve `cat m`"]
+)
+def test_what_bash_expands_is_not_known(command: str) -> None:
+    serve = parse_serve(command)
+    assert serve is not None
+    assert serve.served == ()
+    assert parse_serve("vllm serve '$MODEL'").served == ("$MODEL",)  # type: ignore[union-attr]
+
+
+def test_a_long_hostile_command_is_scanned_quickly() -> None:
+    began = time.monotonic()
+    scan_shell("vllm serve m " + ";" * 400_000)
+    scan_shell("vllm serve m " + "\\\n" * 200_000)
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize(
     "command",
     [
+        "trap 'echo bye' EXIT\nvllm serve m",
+        "vllm() { true; }\nvllm serve m",
+        "vllm serve m --x $'a\\'b' && echo done",
         "vllm serve m | tee log",
         "yes | vllm serve m",
         "vllm serve m &\nwait",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_vllm_docker.errors import Refused, UsageError
+from spark_vllm_docker.errors import InvalidRecipe, Refused, UsageError
 from spark_vllm_docker.recipe.load import Recipe, load_recipe, parse_recipe
 from spark_vllm_docker.recipe.lookup import find_recipe
 from spark_vllm_docker.recipe.serve import parse_serve
@@ -218,10 +218,47 @@ def test_volumes_are_relative_to_the_recipe() -> None:
     assert mounts[1:] == (Mount("/r/d", "/data", read_only=True), Mount("/home/u/m", "/m"))
 
 
-@pytest.mark.parametrize("volume", ["/a", "/a:b", "/a:/b:x", "a:b:c:d"])
+@pytest.mark.parametrize("volume", ["/a", "/a:b", "/a:/b:x", "a:b:c:d", ":/x"])
 def test_a_malformed_volume(volume: str) -> None:
-    with pytest.raises(UsageError, match="is not SOURCE:/TARGET"):
-        build(recipe(f'volumes: ["{volume}"]\n'))
+    with pytest.raises(InvalidRecipe):
+        recipe(f'volumes: ["{volume}"]\n')
+
+
+def test_only_the_own_home_is_expanded() -> None:
+    assert build(recipe('volumes: ["~alice/x:/y"]\n')).spec.mounts[1].source == "/r/~alice/x"
+
+
+@pytest.mark.parametrize("gpus", ["[]", "[-1]", "[1.5]", "[a]"])
+def test_gpus_that_cannot_be(gpus: str) -> None:
+    with pytest.raises(InvalidRecipe):
+        recipe(f"gpus: {gpus}\n")
+
+
+def test_a_variable_of_the_recipe_wins_over_the_hosts() -> None:
+    spec = build(recipe("env: {HF_TOKEN: own}\n")).spec
+    assert spec.env_from_host == ()
+    assert docker_py_kwargs(spec, ENVIRON)["environment"] == {"HF_TOKEN": "own"}
+
+
+def test_an_override_keeps_the_type_of_its_default() -> None:
+    what = recipe(command="vllm serve m --port {port:d} --host {host}")
+    assert "--port 9 " in build(what, sets=(("port", "9"),)).command
+
+
+def test_an_ipv6_address_is_bracketed() -> None:
+    assert build(listen="::1").endpoint == "http://[::1]:8000"
+
+
+def test_a_name_that_only_bash_knows_is_not_expected() -> None:
+    assert (
+        build(recipe("env: {M: m}\n", command="vllm serve $M --port {port} --host {host}")).served
+        == ()
+    )
+
+
+def test_without_a_container_an_unknown_server_is_refused() -> None:
+    with pytest.raises(UsageError, match="keeps a server off the network"):
+        build(recipe(command="python3 -m http.server {port}"), in_container=False)
 
 
 @pytest.mark.parametrize(
