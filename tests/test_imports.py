@@ -20,7 +20,7 @@ ALLOWED = {
     "recipe": BASE | {"catalog"},
     "plan": BASE | {"recipe", "catalog"},
     "render": BASE | {"recipe", "catalog"},
-    "engine": BASE | {"render.spec", "render.docker_py"},
+    "engine": BASE | {"render.spec", "render.docker_py", "render.masking"},
     "health": BASE | {"engine.protocol"},
     "diagnose": BASE | {"health.log_lines", "health.phases"},
     "launcher": BASE

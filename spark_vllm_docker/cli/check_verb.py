@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from spark_vllm_docker.cli.options import json_option
+
+if TYPE_CHECKING:
+    from spark_vllm_docker.findings import Finding
 
 FORMATS = ("text", "json", "github", "junit")
 
@@ -21,13 +25,37 @@ def command(recipes: tuple[str, ...], form: str, as_json: bool) -> int:
     Exit code 1 when there is an error; warnings and notes do not count.
     """
     from spark_vllm_docker.findings import Severity
-    from spark_vllm_docker.plan.check import check_file
     from spark_vllm_docker.ui.reports import render_report
 
-    found = {file: check_file(file) for file in _find_files(recipes)}
+    found = {file: _check(file) for file in _find_files(recipes)}
     click.echo(render_report("json" if as_json else form, found))
     errors = [f for findings in found.values() for f in findings if f.severity is Severity.ERROR]
     return 1 if errors else 0
+
+
+def _check(file: Path) -> list[Finding]:
+    """The findings of the planner, and what `up` would refuse on one machine."""
+    import os
+
+    from spark_vllm_docker.errors import Refused, UsageError
+    from spark_vllm_docker.findings import Finding, Severity, Where
+    from spark_vllm_docker.plan.check import check_file
+    from spark_vllm_docker.recipe.load import load_recipe
+    from spark_vllm_docker.render.build import LaunchOptions, build_deployment
+
+    findings = check_file(file)
+    if all(finding.severity is not Severity.ERROR for finding in findings):
+        try:
+            build_deployment(load_recipe(file), LaunchOptions(), os.environ)
+        except UsageError as error:
+            findings.append(
+                Finding("REC012", Severity.ERROR, error.message, Where(str(file), 1), error.hint)
+            )
+        except Refused as error:  # fine elsewhere, or with an image that has the mods
+            findings.append(
+                Finding("REC013", Severity.WARNING, error.message, Where(str(file), 1), error.hint)
+            )
+    return findings
 
 
 def _find_files(recipes: tuple[str, ...]) -> list[Path]:

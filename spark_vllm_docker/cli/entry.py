@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from spark_vllm_docker import __version__
 
 EXIT_BUG = 3
+EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    # A closed stream (`>&-`) is None here, and every write to it would be a bug of ours.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     arguments = sys.argv[1:]
     if arguments in (["--version"], ["-V"]):  # before click is loaded: the answer is one line
         sys.stdout.write(f"spark-recipe {__version__}\n")
         return
-    sys.exit(run(arguments or ["--help"]))
+    try:
+        code = run(arguments or ["--help"])
+    except KeyboardInterrupt:  # before or after the part that tells it in words
+        code = EXIT_INTERRUPTED
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -37,4 +37,4 @@ def command(name: str, engine: str | None, as_json: bool) -> int:
         click.echo(f"{deployed.name}: {'healthy' if report.ok else 'not healthy'}: {report.detail}")
     if report.ok:
         return 0
-    return EXIT_ENDED if deployed.state != "running" else 1
+    return EXIT_ENDED if deployed.state == "exited" else 1

@@ -13,6 +13,7 @@ def command(as_json: bool) -> None:
     """Recipes that can be started by name: ./recipes, SPARK_RECIPE_PATH, and those shipped."""
     from spark_vllm_docker.cli.screens import write_json
     from spark_vllm_docker.errors import SparkRecipeError
+    from spark_vllm_docker.health.log_lines import clean_text
     from spark_vllm_docker.recipe.load import load_recipe
     from spark_vllm_docker.recipe.lookup import find_recipes, search_folders
 
@@ -36,6 +37,6 @@ def command(as_json: bool) -> None:
         return
     width = max((len(row[0].stem) for row in rows), default=0)
     for path, _, container, description, _ in rows:
-        click.echo(f"{path.stem:{width}}  {description}")
+        click.echo(f"{path.stem:{width}}  {clean_text(description)}")
         if container:
             click.echo(f"{'':{width}}  {container}")

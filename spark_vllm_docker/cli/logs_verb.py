@@ -21,12 +21,11 @@ def command(name: str, follow: bool, tail: int | None, engine: str | None, as_js
     from spark_vllm_docker.cli.engines import find_target
     from spark_vllm_docker.cli.screens import write_json
     from spark_vllm_docker.health.log_lines import LineSplitter
-    from spark_vllm_docker.launcher.watched import find_api_key
-    from spark_vllm_docker.render.secrets import mask
-    from spark_vllm_docker.render.spec import SECRET_FROM_HOST
+    from spark_vllm_docker.launcher.watched import find_deployed_secrets
+    from spark_vllm_docker.render.masking import mask
 
     opened, deployed = find_target(engine, name)
-    secrets = {key for key in (find_api_key(deployed), os.environ.get(SECRET_FROM_HOST, "")) if key}
+    secrets = find_deployed_secrets(deployed, os.environ)
     stream = opened.follow_log(deployed.id, tail=tail, follow=follow)
     splitter = LineSplitter()
 

@@ -78,6 +78,16 @@ class RecipeChoice:
         )
         return build_deployment(recipe, options, environ)
 
+    def find_secrets(
+        self, recipe: Recipe, deployment: Deployment, environ: Mapping[str, str]
+    ) -> frozenset[str]:
+        """The secret values that must not be shown."""
+        from spark_vllm_docker.recipe.overrides import parse_set, resolve_parameters
+        from spark_vllm_docker.render.secrets import find_secrets
+
+        parameters = resolve_parameters(recipe, [parse_set(text) for text in self.sets])
+        return find_secrets(deployment, recipe.keys.env, parameters, environ)
+
 
 def recipe_options(command: Command) -> Command:
     """RECIPE, --set, --network, --listen and --no-gpu; `choose_recipe` reads them."""

@@ -28,17 +28,19 @@ def command(
     from spark_vllm_docker.cli.screens import write_json
     from spark_vllm_docker.render.docker_py import render_docker_py
     from spark_vllm_docker.render.docker_run import render_docker_run
-    from spark_vllm_docker.render.secrets import find_secrets, mask
+    from spark_vllm_docker.render.secrets import mask_deployment
 
     choice = choose_recipe(recipe, sets, network, listen, no_gpu)
-    deployment = choice.build(choice.load(), os.environ)
+    recipe_file = choice.load()
+    deployment = choice.build(recipe_file, os.environ)
+    secrets = choice.find_secrets(recipe_file, deployment, os.environ)
+    deployment = mask_deployment(deployment, secrets)
     text = {
         "command": lambda: deployment.command,
         "script": lambda: deployment.script,
         "docker-run": lambda: render_docker_run(deployment.spec),
         "docker-py": lambda: render_docker_py(deployment.spec),
     }[form]()
-    text = mask(text, find_secrets(deployment.spec, deployment.command, os.environ))
     if as_json:
         write_json("render", form=form, text=text, spec=deployment.spec.digest())
     else:

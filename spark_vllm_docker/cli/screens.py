@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from spark_vllm_docker.errors import SparkRecipeError
 from spark_vllm_docker.events import Emit, Event, LogLines, Note, Progress, ServerReady, Tick
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def open_screen(verb: str, *, as_json: bool, show_log: bool) -> Screen:
 
 def masked(emit: Emit, secrets: Iterable[str]) -> Emit:
     """An `Emit` that replaces secrets in whatever came from outside."""
-    from spark_vllm_docker.render.secrets import mask
+    from spark_vllm_docker.render.masking import mask
 
     hidden = tuple(secrets)
     if not hidden:
@@ -55,6 +57,22 @@ def masked(emit: Emit, secrets: Iterable[str]) -> Emit:
         emit(event)
 
     return emit_masked
+
+
+@contextmanager
+def masked_errors(secrets: Iterable[str]) -> Iterator[None]:
+    """Errors of the block without secrets: the last line of a dead server may hold one."""
+    from spark_vllm_docker.health.log_lines import clean_text
+    from spark_vllm_docker.render.masking import mask
+
+    hidden = tuple(secrets)
+    try:
+        yield
+    except SparkRecipeError as error:
+        error.message = clean_text(mask(error.message, hidden))
+        error.cause = clean_text(mask(error.cause, hidden))
+        error.hint = mask(error.hint, hidden)
+        raise
 
 
 def write_json(verb: str, **fields: object) -> None:

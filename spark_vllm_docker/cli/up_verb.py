@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import sys
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
 @click.option("--replace", is_flag=True, help="Stop what runs under the name with another spec.")
 @click.option("--keep", is_flag=True, help="Leave the container when interrupted while it loads.")
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0.1), help="Seconds until ready, in all."
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    help="Give up after so many seconds; a pull or build is not cut off.",
 )
 @click.option("--logs", "show_log", is_flag=True, help="Show the server's log while it loads.")
 @click.option("--dry-run", is_flag=True, help="Print what would run, and run nothing.")
@@ -73,7 +77,8 @@ def command(
     options = {"wait": not no_wait, "detach": detach, "replace": replace, "keep": keep}
     if dry_run:
         read = _read_recipe(choice, in_container=in_container)
-        _show_dry_run(_build_request(read, options | {"wait": False}, timeout_s), as_json=as_json)
+        request = _build_request(read, options | {"wait": False}, timeout_s)
+        _show_dry_run(dataclasses.replace(request, deployment=read.masked), as_json=as_json)
         return
 
     from spark_vllm_docker.cli.engines import open_engine
@@ -96,6 +101,7 @@ def command(
         _build_request(read, options, timeout_s),
         opened[0],
         began,
+        read.secrets,
         as_json=as_json,
         show_log=show_log,
     )
@@ -108,17 +114,24 @@ class _Read:
     deployment: Deployment
     image: ImageSource
     ready_timeout_s: float | None
+    secrets: frozenset[str]
+    masked: Deployment
 
 
 def _read_recipe(choice: RecipeChoice, *, in_container: bool) -> _Read:
     from spark_vllm_docker.launcher.images import find_image_source
+    from spark_vllm_docker.render.secrets import mask_deployment
 
     recipe = choice.load()
     build = recipe.file.parent / recipe.keys.build if recipe.keys.build else None
+    deployment = choice.build(recipe, os.environ, in_container=in_container)
+    secrets = choice.find_secrets(recipe, deployment, os.environ)
     return _Read(
-        choice.build(recipe, os.environ, in_container=in_container),
+        deployment,
         find_image_source(recipe.keys.container, build),
         recipe.keys.ready_timeout_s,
+        secrets,
+        mask_deployment(deployment, secrets),
     )
 
 
@@ -147,22 +160,31 @@ def _build_request(read: _Read, options: dict[str, bool], timeout_s: float | Non
 
 
 def _run(
-    request: UpRequest, engine: Engine, began: float, *, as_json: bool, show_log: bool
+    request: UpRequest,
+    engine: Engine,
+    began: float,
+    secrets: frozenset[str],
+    *,
+    as_json: bool,
+    show_log: bool,
 ) -> None:
-    from spark_vllm_docker.cli.screens import masked, open_screen, write_json
+    from spark_vllm_docker.cli.screens import masked, masked_errors, open_screen, write_json
     from spark_vllm_docker.health.phases import PhaseClock
     from spark_vllm_docker.launcher.cleaning import Cleaning
     from spark_vllm_docker.launcher.start import Launch, start_deployment
     from spark_vllm_docker.launcher.targets import describe_result
     from spark_vllm_docker.launcher.watched import find_api_key
-    from spark_vllm_docker.render.secrets import find_secrets
 
-    hidden = find_secrets(request.deployment.spec, request.deployment.command, request.environ)
-    with open_screen("up", as_json=as_json, show_log=show_log) as screen:
+    hidden = secrets | ({request.new_api_key} if request.new_api_key else set())
+    with (
+        masked_errors(hidden),
+        open_screen("up", as_json=as_json, show_log=show_log) as screen,
+    ):
         emit = masked(screen, hidden)
         clock = PhaseClock(emit, began, "pull" if engine.uses_images else "create")
         launch = Launch(engine, request, emit, clock)
-        with Cleaning(launch.engine, request.deployment, emit, keep=request.keep) as cleaning:
+        name = request.deployment.spec.name
+        with Cleaning(launch.engine, name, emit, keep=request.keep) as cleaning:
             deployed = start_deployment(launch, cleaning)
             if request.wait:
                 from spark_vllm_docker.launcher.up import follow_deployment
@@ -201,18 +223,14 @@ def _show_dry_run(request: UpRequest, *, as_json: bool) -> None:
     from spark_vllm_docker.launcher.cleaning import Cleaning
     from spark_vllm_docker.launcher.start import Launch, start_deployment
     from spark_vllm_docker.render.docker_run import render_docker_run
-    from spark_vllm_docker.render.secrets import find_secrets, mask
-    from spark_vllm_docker.render.spec import ContainerSpec
 
     engine = RecorderEngine()
     clock = PhaseClock(lambda _: None, time.monotonic())
-    with Cleaning(engine, request.deployment, lambda _: None, keep=False) as cleaning:
+    name = request.deployment.spec.name
+    with Cleaning(engine, name, lambda _: None, keep=False) as cleaning:
         start_deployment(Launch(engine, request, lambda _: None, clock), cleaning)
-    hidden = find_secrets(request.deployment.spec, request.deployment.command, request.environ)
     lines = [
-        mask(render_docker_run(what), hidden)
-        for verb, what in engine.asked
-        if verb == "create" and isinstance(what, ContainerSpec)
+        render_docker_run(request.deployment.spec) for verb, _ in engine.asked if verb == "create"
     ]
     if as_json:
         write_json(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import click
@@ -19,17 +20,18 @@ from spark_vllm_docker.cli.options import engine_option, json_option, name_argum
 def command(name: str, timeout_s: float | None, engine: str | None, as_json: bool) -> None:
     """Wait until a deployment is ready, for example after `up --no-wait`."""
     from spark_vllm_docker.cli.engines import find_target
-    from spark_vllm_docker.cli.screens import masked, open_screen, write_json
+    from spark_vllm_docker.cli.screens import masked, masked_errors, open_screen, write_json
     from spark_vllm_docker.health.phases import PhaseClock
     from spark_vllm_docker.health.probe import Probe
     from spark_vllm_docker.launcher.health import run_wait
     from spark_vllm_docker.launcher.targets import describe_result
-    from spark_vllm_docker.launcher.watched import find_api_key
+    from spark_vllm_docker.launcher.watched import find_deployed_secrets
 
     began = time.monotonic()
     opened, deployed = find_target(engine, name)
-    with open_screen("wait", as_json=as_json, show_log=False) as screen:
-        emit = masked(screen, [key for key in [find_api_key(deployed)] if key])
+    secrets = find_deployed_secrets(deployed, os.environ)
+    with masked_errors(secrets), open_screen("wait", as_json=as_json, show_log=False) as screen:
+        emit = masked(screen, secrets)
         run_wait(opened, deployed, Probe, PhaseClock(emit, began, "setup"), emit, timeout_s)
     if as_json:
         write_json("wait", event="result", ok=True, exit_code=0, **describe_result(deployed))

@@ -30,6 +30,7 @@ from spark_vllm_docker.engine.protocol import (
 from spark_vllm_docker.engine.pull import pull_error, read_pull
 from spark_vllm_docker.errors import BuildFailed, NoSpace, SparkRecipeError
 from spark_vllm_docker.render.docker_py import docker_py_kwargs
+from spark_vllm_docker.render.masking import find_secret_values
 from spark_vllm_docker.render.spec import API_KEY_VARIABLE, LABEL, ContainerSpec
 
 _STOP_SIGNALS = ("2", "15")  # of `docker stop`; SIGKILL alone is no orderly stop
@@ -378,6 +379,7 @@ def _read_container(data: Mapping[str, Any]) -> Deployed:
         exit=Exit(int(state["ExitCode"]), bool(state.get("OOMKilled"))) if ended else None,
         api_key=environment.get(API_KEY_VARIABLE, ""),
         script=(data["Config"].get("Cmd") or [""])[-1],
+        secrets=find_secret_values(environment),
     )
 
 

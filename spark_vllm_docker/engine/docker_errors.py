@@ -70,7 +70,7 @@ def engine_errors(address: str) -> Iterator[None]:
         raise describe(error, address) from error
     except requests.exceptions.RequestException as error:
         raise _unreachable(str(error), address) from error
-    except OSError as error:
+    except (OSError, ValueError, LookupError) as error:  # also of an address that is none
         raise _unreachable(str(error), address) from error
 
 

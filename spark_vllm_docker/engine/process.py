@@ -8,6 +8,7 @@ network of a spec have no meaning here: the host's own files and devices are use
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -28,6 +30,7 @@ from spark_vllm_docker.engine.process_table import (
     group_activity,
     group_is_alive,
     is_alive,
+    is_taken_over,
 )
 from spark_vllm_docker.engine.protocol import (
     Activity,
@@ -38,7 +41,8 @@ from spark_vllm_docker.engine.protocol import (
     PullProgress,
     Stream,
 )
-from spark_vllm_docker.errors import EngineError, NameTaken, NotDeployed
+from spark_vllm_docker.errors import EngineError, NameTaken, NoSpace, NotDeployed
+from spark_vllm_docker.render.masking import find_secret_values
 from spark_vllm_docker.render.spec import API_KEY_VARIABLE, ContainerSpec
 
 _POLL_S = 0.05
@@ -93,16 +97,20 @@ class ProcessEngine:
         until `start`, so secrets of the host are not written.
         """
         self.check()
-        folder = self._folder / spec.name
-        try:
-            folder.mkdir(mode=0o700)
-        except FileExistsError:
-            raise NameTaken(
-                f"the name {spec.name} is taken", hint=f"spark-recipe down {spec.name}"
-            ) from None
         data = {"spec": asdict(spec), "labels": dict(spec.labels)}
-        _write_json(folder / "spec.json", data)
-        (folder / "log").touch(mode=0o600)
+        # Made whole under another name: a folder without its spec never exists.
+        part = self._folder / f".{spec.name}.{uuid.uuid4().hex}"
+        try:
+            part.mkdir(mode=0o700)
+            _write_json(part / "spec.json", data)
+            (part / "log").touch(mode=0o600)
+            part.rename(self._folder / spec.name)
+        except OSError as error:
+            shutil.rmtree(part, ignore_errors=True)
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                hint = f"spark-recipe down {spec.name}"
+                raise NameTaken(f"the name {spec.name} is taken", hint=hint) from None
+            raise _disk_error(error, self._folder) from error
         own = {"PYDANTIC_DISABLE_PLUGINS"}  # set by our command line, for itself
         inherited = {name: value for name, value in environ.items() if name not in own}
         self._environ[spec.name] = inherited | dict(spec.env)
@@ -137,7 +145,8 @@ class ProcessEngine:
 
     def list_ours(self) -> list[Deployed]:
         """Every folder that holds a spec."""
-        return [self._read(path.parent) for path in sorted(self._folder.glob("*/spec.json"))]
+        paths = sorted(self._folder.glob("[!.]*/spec.json"))
+        return [self._read(path.parent) for path in paths]
 
     def inspect(self, container_id: str) -> Deployed:
         """The deployment as it is now."""
@@ -173,12 +182,14 @@ class ProcessEngine:
             server = self._server(folder)
             if server is None:
                 return
-            (folder / "stopping").touch()
+            with suppress(OSError):
+                (folder / "stopping").touch()
             self.signal(container_id, "SIGTERM")
             end = time.monotonic() + grace_s
             while time.monotonic() < end and is_alive(server):
                 time.sleep(_POLL_S)
-            if is_alive(server) or group_is_alive(server.pid):
+            # A pid that another process has now leads another group: that one is left alone.
+            if not is_taken_over(server) and group_is_alive(server.pid):
                 with suppress(ProcessLookupError):
                     os.killpg(server.pid, signal.SIGKILL)
             for _ in range(100):  # the supervisor writes the exit
@@ -228,6 +239,7 @@ class ProcessEngine:
             exit=ended,
             api_key=_read_json(key)["api_key"] if key.exists() else "",
             script=(data["spec"]["command"] or [""])[-1],
+            secrets=find_secret_values(dict(data["spec"]["env"])),
         )
 
 
@@ -306,6 +318,12 @@ def _tail_offset(path: Path, lines: int) -> int:
                         return start + index + 1
             at = start
     return 0
+
+
+def _disk_error(error: OSError, folder: Path) -> EngineError:
+    if error.errno == errno.ENOSPC:
+        return NoSpace(f"the disk that holds {folder} is full", hint=f"df -h {folder}")
+    return EngineError(f"{folder} cannot be written: {error.strerror}")
 
 
 def _write_json(path: Path, data: Any) -> None:

@@ -28,6 +28,14 @@ def is_alive(process: Identity) -> bool:
     return fields is not None and fields[0] != "Z" and int(fields[19]) == process.started_ticks
 
 
+def is_taken_over(process: Identity) -> bool:
+    """Whether the pid belongs to another process now. (While a group lives on without its leader,
+    the kernel does not give the leader's pid away.)
+    """
+    fields = _stat(process.pid)
+    return fields is not None and int(fields[19]) != process.started_ticks
+
+
 def group_is_alive(group: int) -> bool:
     """Whether a process of the group still runs."""
     return any(fields[0] != "Z" for _, fields in _members(group))
@@ -48,11 +56,12 @@ def group_activity(group: int) -> Activity:
 
 
 def _members(group: int) -> Iterator[tuple[int, list[str]]]:
-    for entry in os.scandir(_PROC):
-        if entry.name.isdecimal():
-            fields = _stat(int(entry.name))
-            if fields is not None and int(fields[2]) == group:
-                yield int(entry.name), fields
+    with os.scandir(_PROC) as entries:
+        pids = [int(entry.name) for entry in entries if entry.name.isdecimal()]
+    for pid in pids:
+        fields = _stat(pid)
+        if fields is not None and int(fields[2]) == group:
+            yield pid, fields
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
@@ -83,7 +84,8 @@ class BuildRequest:
 class Deployed:
     """A container as the engine knows it; ours or, when `find` met it by name, anybody's.
 
-    `api_key` is the one of its environment; `script` is the last word of its command.
+    `api_key` is the one of its environment, `secrets` are all secret values there; `script` is the
+    last word of its command.
     """
 
     id: str
@@ -95,6 +97,7 @@ class Deployed:
     exit: Exit | None = None
     api_key: str = field(default="", repr=False)
     script: str = field(default="", repr=False)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
     @property
     def ours(self) -> bool:
@@ -119,12 +122,17 @@ class Deployed:
     @property
     def served(self) -> tuple[str, ...]:
         """The model names that it lists."""
-        return tuple(json.loads(self.labels.get(f"{LABEL}.served", "[]")))
+        with suppress(ValueError):
+            names = json.loads(self.labels.get(f"{LABEL}.served", "[]"))
+            return tuple(map(str, names)) if isinstance(names, list) else ()
+        return ()
 
     @property
     def stall_timeout_s(self) -> float:
         """The recipe's limit for silence without work."""
-        return float(self.labels.get(f"{LABEL}.stall_s", "900"))
+        with suppress(ValueError):
+            return float(self.labels.get(f"{LABEL}.stall_s", "900"))
+        return 900.0
 
 
 class Engine(Protocol):

@@ -61,10 +61,13 @@ def _supervise(folder: Path, command: list[str], answer: int) -> None:
         except OSError as error:
             os.write(answer, f"{error.strerror}: {command[0]}".encode())
             return
-    _write(
-        folder / "running.json",
-        {"supervisor": _identity(os.getpid()), "server": _identity(server.pid)},
-    )
+    try:
+        identities = {"supervisor": _identity(os.getpid()), "server": _identity(server.pid)}
+        _write(folder / "running.json", identities)
+    except OSError as error:  # a server that nobody could find again must not run
+        os.killpg(server.pid, signal.SIGKILL)
+        os.write(answer, f"{folder} cannot be written: {error.strerror}".encode())
+        return
     os.close(answer)
     code = server.wait()
     with suppress(ProcessLookupError):

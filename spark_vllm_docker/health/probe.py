@@ -1,10 +1,11 @@
-"""Asks a server over HTTP. Each question has one answer type and never raises for what a server
-does.
-"""
+"""Asks a server over HTTP. Whatever it answers, and however slowly, is an answer, no exception."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -22,14 +23,31 @@ CONNECT_S = 2.0
 HEALTH_S = 5.0
 # On a CPU the first generation may compile a kernel for more than half a minute.
 GENERATE_S = 180.0
+MAX_BODY_BYTES = 4 << 20
 _BUSY = (429, 503)
+# What reading a foreign body can run into: it is not JSON, or JSON of another shape.
+_OTHER_SHAPE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A response that was read to its end; `seconds` is the time until then."""
+
+    path: str
+    status: int
+    body: bytes
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
 
 
 class Probe:
     """Questions to one server. Proxies of the environment are not used: the server is local."""
 
     def __init__(self, endpoint: str, api_key: str = "") -> None:
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        headers = [(b"Authorization", f"Bearer {api_key}".encode())] if api_key else []
         self._client = httpx.Client(
             base_url=endpoint,
             headers=headers,
@@ -43,10 +61,11 @@ class Probe:
         self._client.close()
 
     def health(self) -> int:
-        """The status code of `/health`; 0 when nothing answers."""
+        """The status code of `/health`; 0 when nothing answers. Its body is not read."""
         try:
-            return self._client.get("/health").status_code
-        except (httpx.HTTPError, RuntimeError):  # RuntimeError: closed meanwhile
+            with self._client.stream("GET", "/health") as response:
+                return response.status_code
+        except (httpx.HTTPError, httpx.InvalidURL, RuntimeError):  # RuntimeError: closed meanwhile
             return 0
 
     def list_models(self) -> Listed:
@@ -54,12 +73,10 @@ class Probe:
         answer = self._ask("GET", "/v1/models", None, HEALTH_S)
         if isinstance(answer, str):
             return Listed(error=answer)
-        if answer.status_code != httpx.codes.OK:
-            return Listed(error=_describe(answer))
-        try:
-            return Listed(tuple(str(model["id"]) for model in answer.json()["data"]))
-        except (ValueError, KeyError, TypeError):
+        names = _read(answer, lambda data: tuple(str(model["id"]) for model in data["data"]))
+        if names is None:
             return Listed(error="/v1/models did not answer with a list of models")
+        return Listed(names)
 
     def prove(self, model: str, tasks: Sequence[str] = ()) -> Proof:
         """Let the model do a little of what it is for: answer, or embed when it cannot generate.
@@ -79,77 +96,104 @@ class Probe:
             "max_tokens": 4,
             "temperature": 0,
         }
-        answer = self._ask("POST", "/v1/chat/completions", body, GENERATE_S)
-        if not isinstance(answer, str) and _has_no_chat(answer):
+        answer = self._ask("POST", "/v1/chat/completions", body, GENERATE_S, _has_no_chat)
+        if answer is None:
             del body["messages"]
             body["prompt"] = "Hello"
             answer = self._ask("POST", "/v1/completions", body, GENERATE_S)
         if isinstance(answer, str):
             return Proof(error=answer)
-        if answer.status_code != httpx.codes.OK:
-            return Proof(error=_describe(answer))
-        try:
-            data = answer.json()
-            tokens = int(data["usage"]["completion_tokens"])
-            choice = data["choices"][0]
-        except (ValueError, KeyError, TypeError, IndexError):
-            return Proof(error="the answer has no tokens in it: " + answer.text[:200])
+        found = _read(answer, _read_generation)
+        if found is None:
+            return Proof(error=f"the answer has no tokens in it: {answer.text[:200]}")
+        tokens, text = found
         if tokens < 1:
             return Proof(error="the model generated no token")
-        message = choice.get("message") or {}
-        text = message.get("content") or message.get("reasoning") or choice.get("text") or ""
         plural = "s" if tokens > 1 else ""
-        return Proof(
-            shown=f"{tokens} token{plural} in {answer.elapsed.total_seconds():.2f} s: {text!r}"
-        )
+        return Proof(shown=f"{tokens} token{plural} in {answer.seconds:.2f} s: {text[:80]!r}")
 
     def _prove_embedding(self, model: str) -> Proof:
-        answer = self._ask("POST", "/v1/embeddings", {"model": model, "input": "Hello"}, GENERATE_S)
+        body = {"model": model, "input": "Hello"}
+        answer = self._ask("POST", "/v1/embeddings", body, GENERATE_S)
         if isinstance(answer, str):
             return Proof(error=answer)
-        if answer.status_code != httpx.codes.OK:
-            return Proof(error=_describe(answer))
-        try:
-            size = len(answer.json()["data"][0]["embedding"])
-        except (ValueError, KeyError, TypeError, IndexError):
-            return Proof(error="the answer has no embedding in it: " + answer.text[:200])
+        size = _read(answer, lambda data: len(data["data"][0]["embedding"]))
+        if size is None:
+            return Proof(error=f"the answer has no embedding in it: {answer.text[:200]}")
         return Proof(shown=f"an embedding of {size} numbers")
 
-    def _ask(self, method: str, path: str, body: object, timeout_s: float) -> httpx.Response | str:
-        """The response, or in words why there is none. Retried only when the server was busy or the
-        connection broke before an answer.
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        limit_s: float,
+        is_other: Callable[[_Answer], bool] = lambda _: False,
+    ) -> Any:
+        """The answer, when its status is 200; None when `is_other` says so; else in words why not.
+
+        Retried only when the server was busy or the connection broke before an answer.
         """
         retrying = Retrying(
             retry=retry_if_exception_type(httpx.ConnectError)
-            | retry_if_result(lambda r: r.status_code in _BUSY),
+            | retry_if_result(lambda answer: answer.status in _BUSY),
             stop=stop_after_attempt(3),
             wait=wait_exponential(multiplier=0.2, max=2),
             retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
         )
-        timeout = httpx.Timeout(timeout_s, connect=CONNECT_S)
         try:
-            return retrying(self._client.request, method, path, json=body, timeout=timeout)
-        except httpx.TimeoutException:
-            return f"{path} gave no answer within {timeout_s:g} s"
-        except httpx.HTTPError as error:
+            answer: _Answer = retrying(self._send, method, path, body, limit_s)
+        except (httpx.TimeoutException, TimeoutError):
+            return f"{path} gave no whole answer within {limit_s:g} s"
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             return f"{path}: {error or type(error).__name__}"
         except RuntimeError:
             return f"{path}: closed"
+        if answer.status == httpx.codes.OK:
+            return answer
+        return None if is_other(answer) else _describe(answer)
+
+    def _send(self, method: str, path: str, body: object, limit_s: float) -> _Answer:
+        """Read the response within the limit and up to a size: a drip of bytes is no answer."""
+        began = time.monotonic()
+        timeout = httpx.Timeout(limit_s, connect=CONNECT_S)
+        parts: list[bytes] = []
+        size = 0
+        with self._client.stream(method, path, json=body, timeout=timeout) as response:
+            for part in response.iter_bytes():
+                parts.append(part)
+                size += len(part)
+                if time.monotonic() - began > limit_s:
+                    raise TimeoutError
+                if size > MAX_BODY_BYTES:
+                    break
+        return _Answer(path, response.status_code, b"".join(parts), time.monotonic() - began)
 
 
-def _has_no_chat(answer: httpx.Response) -> bool:
+def _read(answer: _Answer, look: Callable[[Any], Any]) -> Any:
+    """What `look` finds in the JSON of an answer; None when that has another shape."""
+    try:
+        return look(json.loads(answer.body))
+    except _OTHER_SHAPE:
+        return None
+
+
+def _read_generation(data: Any) -> tuple[int, str]:
+    choice = data["choices"][0]
+    message = choice.get("message") or {}
+    text = message.get("content") or message.get("reasoning") or choice.get("text") or ""
+    return int(data["usage"]["completion_tokens"]), str(text)
+
+
+def _has_no_chat(answer: _Answer) -> bool:
     """A base model without chat template (400), or a server without that route (404)."""
-    return answer.status_code == httpx.codes.NOT_FOUND or (
-        answer.status_code == httpx.codes.BAD_REQUEST and "chat template" in answer.text
+    return answer.status == httpx.codes.NOT_FOUND or (
+        answer.status == httpx.codes.BAD_REQUEST and "chat template" in answer.text
     )
 
 
-def _describe(answer: httpx.Response) -> str:
-    path = answer.request.url.path
-    try:
-        data = answer.json()
-        error = data.get("error", data)
-        text = error.get("message", str(error)) if isinstance(error, dict) else str(error)
-    except ValueError:
-        text = answer.text
-    return f"{path} answered {answer.status_code}: {' '.join(text.split())[:300]}"
+def _describe(answer: _Answer) -> str:
+    error = _read(answer, lambda data: data.get("error", data))
+    text = error.get("message") if isinstance(error, dict) else error
+    words = " ".join(str(text or answer.text).split())
+    return f"{answer.path} answered {answer.status}: {words[:300]}"

@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from spark_vllm_docker.engine.protocol import Activity, Exit, Stream
-from spark_vllm_docker.errors import SparkRecipeError
 from spark_vllm_docker.events import Emit, LogLines, Progress, Tick
 from spark_vllm_docker.health.answers import Listed, Proof
 from spark_vllm_docker.health.log_lines import LineSplitter, LogLine, parse_line
@@ -95,7 +94,7 @@ class OutOfTime:
 
 
 Outcome = Ready | Died | Unproven | Stalled | OutOfTime
-_Item = list[str] | Exit | Ready | Unproven | SparkRecipeError | None
+_Item = list[str] | Exit | Ready | Unproven | Exception | None
 
 
 class Watcher:
@@ -181,7 +180,7 @@ class Watcher:
             item = self._items.get(timeout=timeout_s)
         except queue.Empty:
             return []
-        if isinstance(item, SparkRecipeError):
+        if isinstance(item, Exception):
             raise item
         if item is None:
             self._log_ended = True
@@ -238,10 +237,10 @@ class Watcher:
         threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """What goes wrong in a thread is raised in the loop."""
+        """What goes wrong in a thread is raised in the loop, a bug as well as known trouble."""
         try:
             work()
-        except SparkRecipeError as error:
+        except Exception as error:
             self._put(error)
 
     def _put(self, item: _Item) -> None:

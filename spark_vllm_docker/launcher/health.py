@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from spark_vllm_docker.diagnose.root_line import RootLineFinder
 from spark_vllm_docker.engine.protocol import Deployed, Engine
+from spark_vllm_docker.errors import ServerFailed
 from spark_vllm_docker.events import Emit, ServerReady
 from spark_vllm_docker.health.phases import PhaseClock
 from spark_vllm_docker.health.watch import HTTP_OK, Asked, Limits, Ready, Watcher
@@ -23,6 +24,8 @@ class HealthReport:
 
 def ask_health(deployed: Deployed, probe: Asked) -> HealthReport:
     """Ask a deployment for its health, its models and one short answer."""
+    if deployed.state == "created":
+        return HealthReport(False, "it was made and never started: run up again")
     if deployed.state != "running":
         code = f" with code {deployed.exit.code}" if deployed.exit else ""
         return HealthReport(False, f"{deployed.state}{code}")
@@ -37,7 +40,10 @@ def ask_health(deployed: Deployed, probe: Asked) -> HealthReport:
     missing = [name for name in deployed.served if name not in listed.names]
     if missing:
         return HealthReport(False, f"/v1/models does not list {', '.join(missing)}")
-    proof = probe.prove(deployed.served[0] if deployed.served else listed.names[0])
+    model = next(iter((*deployed.served, *listed.names)), "")
+    if not model:
+        return HealthReport(False, "/v1/models lists no model")
+    proof = probe.prove(model)
     return HealthReport(not proof.error, proof.error or proof.shown)
 
 
@@ -54,6 +60,11 @@ def run_wait(
     Raises:
         ServerFailed, NotProven, TimedOut: as `up` would.
     """
+    if deployed.state == "created":
+        raise ServerFailed(
+            f"{deployed.name} was made and never started",
+            hint=f"run up again, or spark-recipe down {deployed.name}",
+        )
     roots = RootLineFinder()
     watcher = Watcher(
         EngineContainer(engine, deployed.id),

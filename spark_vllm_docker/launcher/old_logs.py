@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,8 @@ def save_log(engine: Engine, deployed: Deployed, environ: Mapping[str, str]) -> 
     with path.open("wb") as file:
         for chunk in engine.follow_log(deployed.id, follow=False):
             file.write(chunk)
-    for old in sorted(folder.glob(f"{deployed.name}.*.log"))[:-KEPT]:
+    own = re.compile(re.escape(deployed.name) + r"\.\d{8}-\d{6}\.log")
+    others = sorted(p for p in folder.iterdir() if own.fullmatch(p.name) and p != path)
+    for old in others[: -(KEPT - 1)]:
         old.unlink(missing_ok=True)
     return path

@@ -19,6 +19,8 @@ def check_port_free(address: str, port: int, engine: Engine) -> None:
     Raises:
         PortTaken: with the container or the process that listens there, when it can be told.
     """
+    if owner := _find_deployment(port, engine):  # it may still be loading, and not listen yet
+        raise PortTaken(f"port {port} is taken by {owner}", hint="--set port=<a free port>")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -30,17 +32,21 @@ def check_port_free(address: str, port: int, engine: Engine) -> None:
                 return  # a privileged port or a foreign address: the engine decides
         else:
             return
-    owner = _name_owner(port, engine)
+    owner = _name_owner(port)
     raise PortTaken(
         f"port {port} is taken{f' by {owner}' if owner else ''}",
         hint="--set port=<a free port>, or end what has it",
     )
 
 
-def _name_owner(port: int, engine: Engine) -> str:
+def _find_deployment(port: int, engine: Engine) -> str:
     for deployed in engine.list_ours():
         if deployed.state == "running" and deployed.endpoint.endswith(f":{port}"):
             return f"the deployment {deployed.name} (spark-recipe down {deployed.name})"
+    return ""
+
+
+def _name_owner(port: int) -> str:
     process = find_listener(port)
     if process is None:
         return ""

@@ -13,6 +13,7 @@ from pathlib import Path
 from spark_vllm_docker.engine.protocol import Deployed, Engine
 from spark_vllm_docker.errors import (
     GPU_HINT,
+    EngineError,
     ImageMissing,
     NameTaken,
     NoGpuSupport,
@@ -25,6 +26,7 @@ from spark_vllm_docker.launcher.cleaning import Cleaning
 from spark_vllm_docker.launcher.images import ImageSource, provide_image
 from spark_vllm_docker.launcher.old_logs import save_log
 from spark_vllm_docker.launcher.ports import check_port_free
+from spark_vllm_docker.launcher.start_lock import start_lock
 from spark_vllm_docker.launcher.ticking import ticking
 from spark_vllm_docker.recipe.serve import parse_serve
 from spark_vllm_docker.render.deployment import HUGGING_FACE_CACHE, LOOPBACK, Deployment
@@ -69,8 +71,10 @@ def start_deployment(launch: Launch, cleaning: Cleaning) -> Deployed:
         NameTaken, SpecDiffers, PortTaken, NoGpuSupport, ImageMissing, …: nothing runs then.
     """
     _check_engine(launch)
-    deployed = _find_same(launch)
-    return _start(launch, cleaning) if deployed is None else deployed
+    name = launch.request.deployment.spec.name
+    with start_lock(name, launch.request.environ, launch.emit):
+        deployed = _find_same(launch)
+        return _start(launch, cleaning) if deployed is None else deployed
 
 
 def _check_engine(launch: Launch) -> None:
@@ -115,6 +119,11 @@ def _find_same(launch: Launch) -> Deployed | None:
             f"a container named {spec.name} exists, and spark-recipe did not make it",
             hint=f"docker rename {spec.name} <another name>, or give the recipe another name:",
         )
+    if found.recipe != request.deployment.recipe:
+        raise NameTaken(
+            f"the recipe {found.recipe} is deployed under the container name {spec.name}",
+            hint=f"give this recipe another name:, or spark-recipe down {spec.name}",
+        )
     if found.state == "running" and not request.replace:
         if found.spec_digest == spec.digest():
             launch.emit(Note(f"{found.name} is running already with this spec"))
@@ -124,7 +133,13 @@ def _find_same(launch: Launch) -> Deployed | None:
             hint=f"up --replace starts this one instead; spark-recipe down {found.name} ends it",
         )
     if found.state != "created":
-        path = save_log(engine, found, request.environ)
+        try:
+            path = save_log(engine, found, request.environ)
+        except OSError as error:
+            raise EngineError(
+                f"the log of {found.name} cannot be kept: {error.strerror}",
+                hint=f"spark-recipe down {found.name} removes it with its log",
+            ) from error
         launch.emit(Note(f"replacing {found.name}; its log is kept in {path}"))
     engine.stop(found.id, STOP_SERVING_S)
     engine.remove(found.id)
@@ -138,13 +153,13 @@ def _start(launch: Launch, cleaning: Cleaning) -> Deployed:
     address = ports[0].host_address if ports else LOOPBACK
     if engine.runs_here:
         check_port_free(address, deployment.port, engine)
-        _make_cache_folder(deployment)
+        if engine.uses_images:
+            _make_cache_folder(deployment)
     if engine.uses_images:
         with ticking(launch.clock, launch.emit) as emit:
             provide_image(engine, request.image, request.environ, emit)
     launch.clock.enter("create")
-    cleaning.begin()
-    container_id = engine.create(deployment.spec, request.environ)
+    container_id = engine.create(cleaning.mark(deployment.spec), request.environ)
     engine.start(container_id)
     cleaning.started()
     launch.clock.enter("setup")
@@ -155,4 +170,10 @@ def _make_cache_folder(deployment: Deployment) -> None:
     """An engine would make the folder of a missing mount itself, and as root."""
     for mount in deployment.spec.mounts:
         if mount.target == HUGGING_FACE_CACHE:
-            Path(mount.source).mkdir(parents=True, exist_ok=True)
+            try:
+                Path(mount.source).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise EngineError(
+                    f"the cache folder {mount.source} cannot be made: {error.strerror}",
+                    hint="set HF_HOME to a folder that this user may write",
+                ) from error

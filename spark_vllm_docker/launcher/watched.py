@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_vllm_docker.engine.protocol import Activity, Deployed, Engine, Exit, Stream
 from spark_vllm_docker.recipe.serve import parse_serve
+from spark_vllm_docker.render.masking import SHORTEST
+from spark_vllm_docker.render.spec import SECRET_FROM_HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +37,9 @@ def find_api_key(deployed: Deployed) -> str:
     """
     serve = parse_serve(deployed.script)
     return (serve.api_key if serve else "") or deployed.api_key
+
+
+def find_deployed_secrets(deployed: Deployed, environ: Mapping[str, str]) -> frozenset[str]:
+    """What must not be shown of a deployment's log."""
+    values = {find_api_key(deployed), environ.get(SECRET_FROM_HOST, "")}
+    return deployed.secrets | {value for value in values if len(value) >= SHORTEST}

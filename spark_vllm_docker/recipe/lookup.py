@@ -50,9 +50,9 @@ def find_recipe(name: str, environ: Mapping[str, str] | None = None) -> Path:
 def search_folders(environ: Mapping[str, str] | None = None) -> list[Path]:
     """The folders that recipes are looked for in, first match first."""
     environ = os.environ if environ is None else environ
-    extra = [
-        Path(part).expanduser() for part in environ.get("SPARK_RECIPE_PATH", "").split(":") if part
-    ]
+    parts = [part for part in environ.get("SPARK_RECIPE_PATH", "").split(":") if part]
+    home = environ.get("HOME", "~")
+    extra = [Path(f"{home}{part[1:]}" if part.startswith("~/") else part) for part in parts]
     folders = [Path("recipes"), *extra, find_shipped("recipes")]
     seen: dict[Path, Path] = {}
     for folder in folders:

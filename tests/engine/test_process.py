@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from spark_vllm_docker.engine.process import ProcessEngine
 from spark_vllm_docker.engine.process_table import Identity, group_is_alive, is_alive
 from spark_vllm_docker.engine.protocol import Exit
-from spark_vllm_docker.errors import EngineError
+from spark_vllm_docker.errors import EngineError, NoSpace
 from spark_vllm_docker.render.spec import ContainerSpec
 
 
@@ -80,3 +81,48 @@ def test_secrets_of_the_host_are_not_written(engine: ProcessEngine, tmp_path: Pa
 def test_names_stay_inside_the_folder(engine: ProcessEngine) -> None:
     assert engine.find("../p") is None
     assert engine.find("") is None
+
+
+def test_a_foreign_group_of_the_same_number_is_left_alone(
+    engine: ProcessEngine, tmp_path: Path
+) -> None:
+    engine.create(spec(), os.environ)
+    engine.start("p")
+    engine.stop("p", 0)
+    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        path = tmp_path / "state/p/running.json"
+        data = json.loads(path.read_text())
+        data["server"] = {"pid": other.pid, "started_ticks": 1}
+        path.write_text(json.dumps(data))
+        engine.stop("p", 0)
+        engine.remove("p")
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_broken_create_leaves_nothing(
+    engine: ProcessEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("spark_vllm_docker.engine.process._write_json", fail)
+    with pytest.raises(NoSpace, match="is full"):
+        engine.create(spec(), os.environ)
+    assert list((tmp_path / "state").iterdir()) == []
+    monkeypatch.undo()
+    engine.create(spec(), os.environ)
+
+
+def test_a_server_that_could_not_be_found_again_does_not_run(
+    engine: ProcessEngine, tmp_path: Path
+) -> None:
+    engine.create(spec("-c", "sleep 47"), os.environ)
+    (tmp_path / "state/p/running.part").mkdir()  # the supervisor cannot write its file
+    with pytest.raises(EngineError, match="cannot be written"):
+        engine.start("p")
+    found = subprocess.run(["pgrep", "-f", "^sleep 47$"], capture_output=True, check=False)
+    assert found.stdout == b""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -123,6 +126,44 @@ def test_generation(serve: Any, answers: dict[str, list[Answer]], shown: str, er
     assert shown in proof.shown
     assert error in proof.error
     assert bool(proof.shown) is not bool(proof.error)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[1]", '{"error":{"message":null}}', "[" * 200_000, '{"choices":["x"]}', '{"choices":[{"message":"x"}]}',
+        '{"choices":[{"message":{}}],"usage":{"completion_tokens":Infinity}}', "\x00\xff", "null", "5",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("status", [200, 500])
+def test_any_body_is_an_answer(serve: Any, body: str, status: int) -> None:
+    endpoint, _ = serve({"/v1/models": [(status, body)], CHAT: [(status, body)]})
+    probe = Probe(endpoint, "sk-ä")
+    assert probe.list_models().error
+    assert probe.prove("m").error
+    probe.close()
+
+
+def test_a_drip_of_bytes_is_no_answer(port: int) -> None:
+    with socket.create_server(("127.0.0.1", port)) as server:
+
+        def drip() -> None:
+            with contextlib.suppress(OSError):
+                client, _ = server.accept()
+                with client:
+                    client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+                    for _ in range(100):
+                        client.sendall(b"x")
+                        time.sleep(0.2)
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        probe = Probe(f"http://127.0.0.1:{port}")
+        began = time.monotonic()
+        assert probe.health() == 200  # its body does not matter
+        assert time.monotonic() - began < 2
+        probe.close()
+        thread.join(timeout=30)
 
 
 def test_an_embedding_model_is_asked_for_an_embedding(serve: Any) -> None:

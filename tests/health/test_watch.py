@@ -204,3 +204,12 @@ def test_an_engine_that_breaks_off_is_an_error(where: str) -> None:
     )
     with pytest.raises(EngineError, match="gone"):
         watch(container, FakeProbe(NEVER))
+
+
+def test_a_bug_in_a_thread_is_raised_in_the_loop() -> None:
+    class Broken(FakeProbe):
+        def health(self) -> int:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        watch(FakeContainer([]), Broken())

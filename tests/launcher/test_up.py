@@ -52,7 +52,7 @@ def up(
         keep=keep,
     )
     clock = PhaseClock(events.append, time.monotonic())
-    with Cleaning(engine, made, events.append, keep=keep) as cleaning:
+    with Cleaning(engine, made.spec.name, events.append, keep=keep) as cleaning:
         start_deployment(Launch(engine, request, events.append, clock), cleaning)
         cleaning.release()
     return events
@@ -184,3 +184,39 @@ def test_a_deployment_is_meant_by_container_recipe_or_file(tmp_path: Path) -> No
         choose_target(ours, "rex")
     with pytest.raises(EngineError, match="nothing is deployed"):
         choose_target([], "rec")
+
+
+def test_logs_of_a_name_that_begins_alike_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "spark-recipe/logs"
+    folder.mkdir(parents=True)
+    for number in range(6):
+        (folder / f"rec.1.2020010{number}-000000.log").touch()
+    engine = RecorderEngine()
+    up(engine, tmp_path)
+    engine.signal("rec", "SIGKILL")
+    up(engine, tmp_path)
+    assert len(list(folder.glob("rec.1.*.log"))) == 6
+
+
+def test_a_name_taken_meanwhile_is_not_cleaned_away(tmp_path: Path) -> None:
+    class Raced(RecorderEngine):
+        def create(self, spec: ContainerSpec, environ: Mapping[str, str]) -> str:
+            super().create(deployment().spec, environ)  # somebody else was faster
+            raise NameTaken("taken")
+
+    engine = Raced()
+    with pytest.raises(NameTaken):
+        up(engine, tmp_path)
+    assert engine.find("rec") is not None
+
+
+def test_two_recipes_with_one_container_name_do_not_replace_each_other(tmp_path: Path) -> None:
+    engine = RecorderEngine()
+    up(engine, tmp_path)
+    text = 'recipe_version: "1"\nname: "rec!"\ncontainer: i\ndefaults: {port: 8000}\ncommand: vllm serve m --port {port}\n'
+    other = build_deployment(
+        parse_recipe(text, Path("x/other.yaml")), LaunchOptions(), {"HOME": "/h"}
+    )
+    assert other.spec.name == "rec"
+    with pytest.raises(NameTaken, match="the recipe rec is deployed"):
+        up(engine, tmp_path, other, replace=True)

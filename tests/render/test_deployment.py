@@ -14,7 +14,8 @@ from spark_vllm_docker.render.build import LaunchOptions, build_deployment, cont
 from spark_vllm_docker.render.deployment import Deployment
 from spark_vllm_docker.render.docker_py import docker_py_kwargs, render_docker_py
 from spark_vllm_docker.render.docker_run import render_docker_run
-from spark_vllm_docker.render.secrets import MASK, find_secrets, mask
+from spark_vllm_docker.render.masking import MASK
+from spark_vllm_docker.render.secrets import find_secrets, mask_deployment
 from spark_vllm_docker.render.spec import ContainerSpec, Gpus, Mount, PublishedPort
 
 from .docker_run_reader import bash_words, read_docker_run
@@ -187,17 +188,19 @@ def test_no_secret_of_the_host_is_in_a_spec_or_a_text() -> None:
     [
         recipe("env: {MY_API_KEY: sk-12345}\n"),
         recipe("env: {HF_TOKEN: sk-12345}\n"),
-        recipe("env: {DB_PASSWORD: sk-12345}\n"),
+        recipe("env: {DB_PASSWORD: 'pa$sk-12345'}\n"),
+        recipe('env: {DB_PASSWORD: "it\'s sk-12345 \\\\ \\" x"}\n'),
         recipe(command="vllm serve m --api-key sk-12345 --port {port} --host {host}"),
         recipe(command="vllm serve m --api-key=sk-12345 --port {port} --host {host}"),
     ],
 )
 def test_secrets_of_a_recipe_are_masked(what: Recipe) -> None:
     deployment = build(what)
-    secrets = find_secrets(deployment.spec, deployment.command, ENVIRON)
-    text = mask(render_docker_run(deployment.spec) + deployment.script, secrets)
-    assert "sk-12345" not in text
-    assert MASK in text
+    secrets = find_secrets(deployment, what.keys.env, {}, ENVIRON)
+    masked = mask_deployment(deployment, secrets)
+    for text in (render_docker_run(masked.spec), render_docker_py(masked.spec), masked.script):
+        assert "sk-12345" not in text
+    assert MASK in render_docker_run(masked.spec)
 
 
 def test_outside_a_container_the_server_listens_on_loopback() -> None:
