@@ -10,8 +10,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,18 @@ def unpack_versions(packed: dict[str, Any]) -> dict[str, VersionFlags]:
 @cache
 def load_versions() -> dict[str, VersionFlags]:
     """Every release of the catalogue, oldest first."""
-    text = (files(__package__) / "data/flags.json").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "data/flags.json").read_text(encoding="utf-8")
     return unpack_versions(json.loads(text))
 
 
 def find_flags(version: str) -> VersionFlags | None:
     """The flags of a release; None when the catalogue does not have it."""
     return load_versions().get(version)
+
+
+@cache
+def load_flag_changes() -> dict[str, str]:
+    """What to write instead of a flag that a release does not have, by flag."""
+    text = (Path(__file__).parent / "data/flag_changes.yaml").read_text(encoding="utf-8")
+    changes: dict[str, str] = yaml.safe_load(text)
+    return changes

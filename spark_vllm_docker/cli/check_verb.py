@@ -25,36 +25,52 @@ def command(recipes: tuple[str, ...], form: str, as_json: bool) -> int:
     Exit code 1 when there is an error; warnings and notes do not count.
     """
     from spark_vllm_docker.findings import Severity
-    from spark_vllm_docker.ui.reports import render_report
 
     found = {file: _check(file) for file in _find_files(recipes)}
-    click.echo(render_report("json" if as_json else form, found))
+    click.echo(_render("json" if as_json else form, found))
     errors = [f for findings in found.values() for f in findings if f.severity is Severity.ERROR]
     return 1 if errors else 0
+
+
+def _render(form: str, found: dict[Path, list[Finding]]) -> str:
+    if form == "junit":
+        from spark_vllm_docker.ui.junit import render_junit
+
+        return render_junit(found)
+    from spark_vllm_docker.ui import reports
+
+    forms = {
+        "text": reports.render_text,
+        "json": reports.render_json,
+        "github": reports.render_github,
+    }
+    return forms[form](found)
 
 
 def _check(file: Path) -> list[Finding]:
     """The findings of the planner, and what `up` would refuse on one machine."""
     import os
 
-    from spark_vllm_docker.errors import Refused, UsageError
-    from spark_vllm_docker.findings import Finding, Severity, Where
-    from spark_vllm_docker.plan.check import check_file
+    from spark_vllm_docker.errors import InvalidRecipe, Refused, UsageError
+    from spark_vllm_docker.findings import Finding, Severity
+    from spark_vllm_docker.plan.check import check_recipe
     from spark_vllm_docker.recipe.load import load_recipe
     from spark_vllm_docker.render.build import LaunchOptions, build_deployment
 
-    findings = check_file(file)
-    if all(finding.severity is not Severity.ERROR for finding in findings):
-        try:
-            build_deployment(load_recipe(file), LaunchOptions(), os.environ)
-        except UsageError as error:
-            findings.append(
-                Finding("REC012", Severity.ERROR, error.message, Where(str(file), 1), error.hint)
-            )
-        except Refused as error:  # fine elsewhere, or with an image that has the mods
-            findings.append(
-                Finding("REC013", Severity.WARNING, error.message, Where(str(file), 1), error.hint)
-            )
+    try:
+        recipe = load_recipe(file)
+    except InvalidRecipe as error:
+        return list(error.findings)
+    findings = check_recipe(recipe)
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        return findings
+    where = recipe.source.start
+    try:
+        build_deployment(recipe, LaunchOptions(), os.environ)
+    except UsageError as error:
+        findings.append(Finding("REC012", Severity.ERROR, error.message, where, error.hint))
+    except Refused as error:  # fine elsewhere, or with an image that has the mods
+        findings.append(Finding("REC013", Severity.WARNING, error.message, where, error.hint))
     return findings
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -26,7 +27,6 @@ from spark_vllm_docker.events import Note
 
 if TYPE_CHECKING:
     from spark_vllm_docker.engine.protocol import Engine
-    from spark_vllm_docker.launcher.images import ImageSource
     from spark_vllm_docker.launcher.start import UpRequest
     from spark_vllm_docker.render.deployment import Deployment
 
@@ -77,8 +77,11 @@ def command(
     options = {"wait": not no_wait, "detach": detach, "replace": replace, "keep": keep}
     if dry_run:
         read = _read_recipe(choice, in_container=in_container)
+        from spark_vllm_docker.render.secrets import mask_deployment
+
         request = _build_request(read, options | {"wait": False}, timeout_s)
-        _show_dry_run(dataclasses.replace(request, deployment=read.masked), as_json=as_json)
+        masked = mask_deployment(read.deployment, read.secrets)
+        _show_dry_run(dataclasses.replace(request, deployment=masked), as_json=as_json)
         return
 
     from spark_vllm_docker.cli.engines import open_engine
@@ -87,7 +90,10 @@ def command(
     opened = []
 
     def load_engine() -> None:
-        from spark_vllm_docker.launcher import start  # noqa: F401 - needed next, and there is time
+        # All that is needed between here and the start: this process has the time now.
+        from spark_vllm_docker.cli import screens  # noqa: F401
+        from spark_vllm_docker.launcher import start, targets, watched  # noqa: F401
+        from spark_vllm_docker.ui import plain  # noqa: F401
 
         opened.append(open_engine(engine))
         opened[0].check()
@@ -112,30 +118,21 @@ class _Read:
     """What is needed of a recipe to start it."""
 
     deployment: Deployment
-    image: ImageSource
+    build: Path | None
     ready_timeout_s: float | None
     secrets: frozenset[str]
-    masked: Deployment
 
 
 def _read_recipe(choice: RecipeChoice, *, in_container: bool) -> _Read:
-    from spark_vllm_docker.launcher.images import find_image_source
-    from spark_vllm_docker.render.secrets import mask_deployment
-
     recipe = choice.load()
     build = recipe.file.parent / recipe.keys.build if recipe.keys.build else None
     deployment = choice.build(recipe, os.environ, in_container=in_container)
     secrets = choice.find_secrets(recipe, deployment, os.environ)
-    return _Read(
-        deployment,
-        find_image_source(recipe.keys.container, build),
-        recipe.keys.ready_timeout_s,
-        secrets,
-        mask_deployment(deployment, secrets),
-    )
+    return _Read(deployment, build, recipe.keys.ready_timeout_s, secrets)
 
 
 def _build_request(read: _Read, options: dict[str, bool], timeout_s: float | None) -> UpRequest:
+    from spark_vllm_docker.launcher.images import find_image_source
     from spark_vllm_docker.launcher.start import UpRequest
     from spark_vllm_docker.recipe.serve import parse_serve
     from spark_vllm_docker.render.spec import API_KEY_VARIABLE
@@ -151,7 +148,7 @@ def _build_request(read: _Read, options: dict[str, bool], timeout_s: float | Non
         environ = {**environ, API_KEY_VARIABLE: new_key} if new_key else environ
     return UpRequest(
         deployment=deployment,
-        image=read.image,
+        image=find_image_source(deployment.spec.image, read.build),
         environ=environ,
         total_s=timeout_s or read.ready_timeout_s,
         new_api_key=new_key,

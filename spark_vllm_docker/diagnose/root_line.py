@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 import yaml
 
@@ -54,7 +54,7 @@ class _Patterns:
 @cache
 def load_patterns() -> _Patterns:
     """Read the pattern lists that ship with the package."""
-    text = (files(__package__) / "data/root_lines.yaml").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "data/root_lines.yaml").read_text(encoding="utf-8")
     data: dict[str, list[str]] = yaml.safe_load(text)
     return _Patterns(**{name: re.compile("|".join(patterns)) for name, patterns in data.items()})
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -42,7 +42,7 @@ class PhaseTable:
 @cache
 def load_phases() -> PhaseTable:
     """Read the phase table of the package. It takes a while: not before a line is there."""
-    text = (files(__package__) / "data/phases.yaml").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "data/phases.yaml").read_text(encoding="utf-8")
     data: dict[str, Any] = yaml.safe_load(text)
     begins: list[str] = []
     owners: list[str] = []

@@ -7,9 +7,9 @@ failed stays with its log until `down`. `keep` suspends the rule for Ctrl-C.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-import uuid
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -33,7 +33,7 @@ class Cleaning:
         self._name = name
         self._emit = emit
         self._keep = keep
-        self._launch = uuid.uuid4().hex
+        self._launch = os.urandom(8).hex()
         self._made = False
         self._ran = False
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
-from spark_vllm_docker.catalog.flags import VersionFlags, load_versions, version_key
+from spark_vllm_docker.catalog.flags import (
+    VersionFlags,
+    load_flag_changes,
+    load_versions,
+    version_key,
+)
 from spark_vllm_docker.catalog.image_versions import read_vllm_version
 from spark_vllm_docker.findings import Finding, Severity, Where, did_you_mean
 from spark_vllm_docker.plan.arguments import Argument, Arguments, Given, read_arguments
@@ -125,7 +126,7 @@ def _unknown(given: Given, version: VersionFlags, place: Place) -> Finding:
     if given.candidates:
         both = ", ".join(given.candidates[:4])
         return Finding("FLAG004", Severity.ERROR, f"{given.written} could be {both}", where)
-    instead = _load_changes().get(name, "")
+    instead = load_flag_changes().get(name, "")
     having = [v for v, known in load_versions().items() if name in known.flags]
     if not version.version:
         known = _spellings(version.flags)
@@ -181,10 +182,3 @@ def _check_model(recipe: Recipe, arguments: Arguments, place: Place) -> Iterator
         served = arguments.positional[0]
         message = f"the command serves {served.value}, and model: says {named}"
         yield Finding("REC009", Severity.WARNING, message, place(served.offset))
-
-
-@cache
-def _load_changes() -> dict[str, str]:
-    data = files("spark_vllm_docker.catalog") / "data/flag_changes.yaml"
-    changes: dict[str, str] = yaml.safe_load(data.read_text(encoding="utf-8"))
-    return changes

@@ -1,4 +1,4 @@
-"""Findings of many files as one text: for people, for programs, for CI systems."""
+"""Findings of many files as one text: for people, for programs, for GitHub."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from xml.etree import ElementTree
 
 from spark_vllm_docker.findings import Finding, Severity
 from spark_vllm_docker.ui.words import say_finding
@@ -15,12 +14,8 @@ Found = Mapping[Path, Sequence[Finding]]
 _GITHUB = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
 
-def render_report(form: str, found: Found) -> str:
-    """The report as `text`, `json`, `github` (workflow commands) or `junit` (XML)."""
-    return {"text": _text, "json": _json, "github": _github, "junit": _junit}[form](found)
-
-
-def _text(found: Found) -> str:
+def render_text(found: Found) -> str:
+    """A line for each finding, and a summary."""
     findings = [finding for rows in found.values() for finding in rows]
     counts = Counter(finding.severity for finding in findings)
     parts = [_count(counts[severity], severity.value) for severity in Severity if counts[severity]]
@@ -32,7 +27,8 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _json(found: Found) -> str:
+def render_json(found: Found) -> str:
+    """One document of the schema `spark-recipe/check@1`."""
     findings = [finding for rows in found.values() for finding in rows]
     document = {
         "schema": "spark-recipe/check@1",
@@ -43,7 +39,7 @@ def _json(found: Found) -> str:
     return json.dumps(document)
 
 
-def _github(found: Found) -> str:
+def render_github(found: Found) -> str:
     """`::error file=…,line=…::message`, with GitHub's own escapes."""
     rows = []
     for file, findings in found.items():
@@ -57,24 +53,3 @@ def _github(found: Found) -> str:
                 text = text.replace(char, code)
             rows.append(f"::{_GITHUB[finding.severity]} {place},title={finding.code}::{text}")
     return "\n".join(rows)
-
-
-def _junit(found: Found) -> str:
-    """One test case for each file; errors are failures, the rest is its output."""
-    failures = sum(any(f.severity is Severity.ERROR for f in rows) for rows in found.values())
-    attributes = {"name": "spark-recipe check", "tests": str(len(found)), "failures": str(failures)}
-    suite = ElementTree.Element("testsuite", attributes)
-    for file, findings in found.items():
-        case = ElementTree.SubElement(
-            suite, "testcase", {"classname": "recipes", "name": str(file)}
-        )
-        errors = [say_finding(f) for f in findings if f.severity is Severity.ERROR]
-        others = [say_finding(f) for f in findings if f.severity is not Severity.ERROR]
-        if errors:
-            failure = ElementTree.SubElement(
-                case, "failure", {"message": errors[0].splitlines()[0]}
-            )
-            failure.text = "\n".join(errors)
-        if others:
-            ElementTree.SubElement(case, "system-out").text = "\n".join(others)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)

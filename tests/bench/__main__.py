@@ -38,14 +38,15 @@ def timed(*arguments: str) -> float:
     return time.perf_counter() - began
 
 
-def median(run: Callable[[], float], times: int = 9) -> float:
-    run()  # warms the disk cache
-    return statistics.median(run() for _ in range(times))
+def sample(run: Callable[[], float], times: int = 9) -> tuple[float, float]:
+    """Median and best of several runs, after one that warms the disk cache."""
+    run()
+    values = [run() for _ in range(times)]
+    return statistics.median(values), min(values)
 
 
 def command_times(folder: Path) -> None:
-    python = median(lambda: timed(sys.executable, "-c", "pass"))
-    reference = f"python -c pass: {python * 1000:.0f} ms"
+    python, _ = sample(lambda: timed(sys.executable, "-c", "pass"))
     for arguments, limit_ms in (
         (["--version"], 80),
         (["--help"], 150),
@@ -53,7 +54,9 @@ def command_times(folder: Path) -> None:
         (["render", "nemotron-omni"], 350),
         (["up", "nemotron-omni", "--dry-run"], 450),
     ):
-        value = median(lambda arguments=arguments: timed(COMMAND, *arguments)) * 1000  # type: ignore[misc]
+        value, best = sample(lambda arguments=arguments: timed(COMMAND, *arguments))  # type: ignore[misc]
+        value *= 1000
+        reference = f"best {best * 1000:.0f} ms; python -c pass: {python * 1000:.0f} ms"
         what = " ".join(["spark-recipe", *arguments])
         row(what, f"{value:.0f} ms", f"{limit_ms} ms", value <= limit_ms, reference)
     bad = folder / "bad.yaml"
@@ -64,8 +67,9 @@ def command_times(folder: Path) -> None:
         subprocess.run([COMMAND, "up", str(bad)], check=False, capture_output=True)
         return time.perf_counter() - began
 
-    value = median(refused) * 1000
-    row("spark-recipe up on a bad recipe", f"{value:.0f} ms", "500 ms", value <= 500)
+    value, best = (seconds * 1000 for seconds in sample(refused))
+    reference = f"best {best:.0f} ms"
+    row("spark-recipe up on a bad recipe", f"{value:.0f} ms", "500 ms", value <= 500, reference)
 
 
 def recipe(folder: Path, steps: Sequence[Sequence[object]], port: int) -> str:

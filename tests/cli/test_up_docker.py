@@ -60,7 +60,8 @@ def test_a_recipe_becomes_a_proven_server(
     assert f"endpoint  http://127.0.0.1:{port}/v1   model m" in up.err
 
     ps = cli("ps").out.splitlines()
-    assert ps[0].split() == ["NAME", "STATE", "SINCE", "ENDPOINT", "MODEL", "IMAGE"]
+    columns = ["NAME", "STATE", "SINCE", "ENDPOINT", "MODEL", "IMAGE", "ENGINE"]
+    assert ps[0].split() == columns
     assert ours(cli) == ["sr-test running"]
     assert "Resolved architecture: LlamaForCausalLM" in cli("logs", "sr-test").out
     assert len(cli("logs", "sr-test", "-n", "2").out.splitlines()) == 2
