@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import tarfile
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import docker
 import docker.errors
 
+from spark_vllm_docker.engine.docker_build import packed, read_build
 from spark_vllm_docker.engine.docker_errors import engine_errors
+from spark_vllm_docker.engine.docker_streams import ExitEvents, Items
 from spark_vllm_docker.engine.protocol import (
     Activity,
     BuildRequest,
@@ -28,12 +27,11 @@ from spark_vllm_docker.engine.protocol import (
     Stream,
 )
 from spark_vllm_docker.engine.pull import pull_error, read_pull
-from spark_vllm_docker.errors import BuildFailed, NoSpace, SparkRecipeError
+from spark_vllm_docker.errors import SparkRecipeError
 from spark_vllm_docker.render.docker_py import docker_py_kwargs
 from spark_vllm_docker.render.masking import find_secret_values
 from spark_vllm_docker.render.spec import API_KEY_VARIABLE, LABEL, ContainerSpec
 
-_STOP_SIGNALS = ("2", "15")  # of `docker stop`; SIGKILL alone is no orderly stop
 _STATES: dict[str, State] = {"created": "created", "exited": "exited", "dead": "exited"}
 
 
@@ -138,14 +136,14 @@ class DockerEngine:
         }
         with engine_errors(self._address):
             if request.from_links:
-                with _packed(request.context) as context:
+                with packed(request.context) as context:
                     messages = self._client.api.build(
                         fileobj=context, custom_context=True, **arguments
                     )
-                    yield from _read_build(request.tag, messages)
+                    yield from read_build(request.tag, messages)
             else:
                 messages = self._client.api.build(path=str(request.context), **arguments)
-                yield from _read_build(request.tag, messages)
+                yield from read_build(request.tag, messages)
 
     def create(self, spec: ContainerSpec, environ: Mapping[str, str]) -> str:
         """Create the container of a spec."""
@@ -196,11 +194,11 @@ class DockerEngine:
         def read_last_line() -> bytes:
             return bytes(container.logs(tail=1))
 
-        return _Items(stream, self._address, read_last_line if follow else None)
+        return Items(stream, self._address, read_last_line if follow else None)
 
     def follow_exit(self, container_id: str) -> Stream[Exit]:
         """The engine's `die` event; a container that has ended before gives its exit at once."""
-        return _ExitEvents(self, self._client, container_id, self._address)
+        return ExitEvents(self.inspect, self._client, container_id, self._address)
 
     def activity(self, container_id: str) -> Activity | None:
         """CPU time and block I/O of the container's cgroup."""
@@ -232,136 +230,6 @@ class DockerEngine:
             except docker.errors.APIError as error:
                 if error.status_code != 409:  # a removal is under way already
                     raise
-
-
-class _Items:
-    """A stream of docker-py (log chunks, events) whose end by `close` is an end, not an error."""
-
-    def __init__(
-        self, stream: Any, address: str, last_line: Callable[[], bytes] | None = None
-    ) -> None:
-        self._stream = stream
-        self._address = address
-        self._last_line = last_line
-        self._closed = False
-
-    def __iter__(self) -> Generator[Any]:
-        chunk: Any = b""
-        try:
-            with engine_errors(self._address):
-                for chunk in self._stream:
-                    yield chunk
-                if self._last_line is not None and not self._closed:
-                    yield from self._read_unfinished(chunk)
-        except SparkRecipeError:
-            if not self._closed:
-                raise
-        finally:
-            self.close()
-            self._release()
-
-    def _read_unfinished(self, last_chunk: bytes) -> Iterator[bytes]:
-        """A last line without its line end, which the engine (20.10) does not give to followers."""
-        line = self._last_line() if self._last_line is not None else b""
-        if line and not line.endswith(b"\n") and not last_chunk.endswith(line):
-            yield line
-
-    def close(self) -> None:
-        self._closed = True
-        with suppress(OSError, docker.errors.DockerException, AttributeError):
-            self._stream.close()
-
-    def _release(self) -> None:
-        """Give the connection back; only where it is read, and after the reading has ended."""
-        response = getattr(self._stream, "_response", None)
-        if response is not None:
-            with suppress(OSError, AttributeError):
-                response.close()
-
-
-class _ExitEvents:
-    """Waits for the `die` event of one container."""
-
-    def __init__(
-        self, engine: DockerEngine, client: docker.DockerClient, container_id: str, address: str
-    ) -> None:
-        self._engine = engine
-        self._container_id = container_id
-        filters = {"container": container_id, "event": ["die", "kill"]}
-        with engine_errors(address):
-            events = client.events(filters=filters, decode=True)
-        self._events = _Items(events, address)
-        # Subscribed first, asked second: an end in between is not missed.
-        try:
-            self._now = engine.inspect(container_id)
-        except SparkRecipeError:
-            self.close()
-            raise
-
-    def __iter__(self) -> Iterator[Exit]:
-        now = self._now
-        try:
-            if now.state == "running":
-                events = iter(self._events)
-                stopped = False
-                for event in events:
-                    if event["Action"] == "die":
-                        now = self._engine.inspect(self._container_id)
-                        break
-                    stopped |= event["Actor"]["Attributes"].get("signal") in _STOP_SIGNALS
-                events.close()
-                if now.exit is not None:
-                    now = replace(now, exit=replace(now.exit, stopped=stopped))
-        finally:
-            self.close()
-        if now.exit is not None:
-            yield now.exit
-
-    def close(self) -> None:
-        self._events.close()
-
-
-class _packed:  # noqa: N801 - reads as a function in a with statement
-    """A build context as a tar stream that is packed while it is sent, never written to disk."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> IO[bytes]:
-        reading, writing = os.pipe()
-        self._reader = os.fdopen(reading, "rb")
-        self._thread = threading.Thread(target=self._pack, args=(writing,), daemon=True)
-        self._thread.start()
-        return self._reader
-
-    def _pack(self, writing: int) -> None:
-        with (
-            suppress(BrokenPipeError),  # the engine broke off; its error says why
-            os.fdopen(writing, "wb") as pipe,
-            tarfile.open(mode="w|", fileobj=pipe, dereference=True) as archive,
-        ):
-            archive.add(self._folder, arcname=".")
-
-    def __exit__(self, *_: object) -> None:
-        self._reader.close()
-        self._thread.join(timeout=10)
-
-
-def _read_build(tag: str, messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    lines: list[str] = []
-    for message in messages:
-        if "error" in message:
-            text = " ".join(str(message["error"]).split())
-            if "no space left on device" in text:
-                raise NoSpace(
-                    f"{tag}: the disk of the engine is full: {text}", hint="docker system df"
-                )
-            context = f" after: {lines[-1]}" if lines else ""
-            raise BuildFailed(f"{tag} cannot be built: {text}{context}")
-        for line in str(message.get("stream", "")).splitlines():
-            if line.strip():
-                lines = [line.strip()]
-                yield line.rstrip()
 
 
 def _read_container(data: Mapping[str, Any]) -> Deployed:

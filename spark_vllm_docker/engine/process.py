@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_vllm_docker import __version__
+from spark_vllm_docker.engine.process_streams import ExitFile, LogFile
 from spark_vllm_docker.engine.process_table import (
     Identity,
     group_activity,
@@ -156,12 +156,14 @@ class ProcessEngine:
         self, container_id: str, *, tail: int | None = None, follow: bool = True
     ) -> Stream[bytes]:
         """The log file as it grows."""
-        return _LogFile(self, container_id, self._existing(container_id) / "log", tail, follow)
+        return LogFile(
+            self.inspect, container_id, self._existing(container_id) / "log", tail, follow
+        )
 
     def follow_exit(self, container_id: str) -> Stream[Exit]:
         """The exit that the supervisor writes."""
         self._existing(container_id)
-        return _ExitFile(self, container_id)
+        return ExitFile(self.read_exit, container_id)
 
     def activity(self, container_id: str) -> Activity | None:
         """CPU time and disk traffic of the whole process group."""
@@ -202,9 +204,11 @@ class ProcessEngine:
         self.stop(container_id, 0)
         shutil.rmtree(self._folder / container_id, ignore_errors=True)
 
-    def was_stopped(self, container_id: str) -> bool:
-        """Whether `stop` was called for it."""
-        return (self._folder / container_id / "stopping").exists()
+    def read_exit(self, container_id: str) -> Exit | None:
+        """The end of a deployment, with whether `stop` was called for it; None while it runs."""
+        ended = self.inspect(container_id).exit
+        stopped = (self._folder / container_id / "stopping").exists()
+        return None if ended is None else replace(ended, stopped=stopped)
 
     def _existing(self, name: str) -> Path:
         folder = self._folder / name
@@ -241,83 +245,6 @@ class ProcessEngine:
             script=(data["spec"]["command"] or [""])[-1],
             secrets=find_secret_values(dict(data["spec"]["env"])),
         )
-
-
-class _LogFile:
-    """Follows a file until the deployment has ended and everything is read."""
-
-    def __init__(
-        self, engine: ProcessEngine, name: str, path: Path, tail: int | None, follow: bool
-    ) -> None:
-        self._engine, self._name, self._path = engine, name, path
-        self._tail, self._follow = tail, follow
-        self._closed = threading.Event()
-
-    def __iter__(self) -> Iterator[bytes]:
-        with self._path.open("rb") as file:
-            if self._tail is not None:
-                file.seek(_tail_offset(self._path, self._tail))
-            while not self._closed.is_set():
-                ended = not self._follow or self._has_ended()
-                while (chunk := file.read(1 << 16)) and not self._closed.is_set():
-                    yield chunk
-                if ended:
-                    return
-                self._closed.wait(_POLL_S)
-
-    def _has_ended(self) -> bool:
-        try:
-            return self._engine.inspect(self._name).state == "exited"
-        except NotDeployed:
-            return True
-
-    def close(self) -> None:
-        self._closed.set()
-
-
-class _ExitFile:
-    """Waits for the exit of a deployment."""
-
-    def __init__(self, engine: ProcessEngine, name: str) -> None:
-        self._engine, self._name = engine, name
-        self._closed = threading.Event()
-
-    def __iter__(self) -> Iterator[Exit]:
-        while not self._closed.is_set():
-            try:
-                ended = self._engine.inspect(self._name).exit
-            except NotDeployed:
-                return
-            if ended is not None:
-                yield replace(ended, stopped=self._engine.was_stopped(self._name))
-                return
-            self._closed.wait(_POLL_S)
-
-    def close(self) -> None:
-        self._closed.set()
-
-
-def _tail_offset(path: Path, lines: int) -> int:
-    """The offset of the last `lines` lines, read backwards in blocks."""
-    block = 1 << 16
-    with path.open("rb") as file:
-        size = at = file.seek(0, os.SEEK_END)
-        if lines <= 0:
-            return size
-        missing = lines + 1
-        while at > 0:
-            start = max(0, at - block)
-            file.seek(start)
-            data = file.read(at - start)
-            if at == size and not data.endswith(b"\n"):
-                missing -= 1
-            for index in range(len(data) - 1, -1, -1):
-                if data[index] == 0x0A:
-                    missing -= 1
-                    if missing == 0:
-                        return start + index + 1
-            at = start
-    return 0
 
 
 def _disk_error(error: OSError, folder: Path) -> EngineError:

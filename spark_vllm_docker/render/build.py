@@ -68,39 +68,10 @@ def build_deployment(
     command = _render_command(recipe, parameters, options)
     serve = parse_serve(command)
     port = serve.port if serve else _port_parameter(parameters)
-    if not port:
-        raise UsageError(f"{recipe.name}: the port of the server is not a number from 1 to 65535")
     published = network == "bridge" and options.in_container
-    if published and serve and serve.host in (LOOPBACK, "localhost", "::1"):
-        raise UsageError(
-            f"{recipe.name}: --host {serve.host} is the loopback inside the container: nobody "
-            "outside can reach it",
-            hint="--host 0.0.0.0 in the command: the port is still published on 127.0.0.1 only",
-        )
-    env = {name: str(value) for name, value in keys.env.items()}
-    script = render_script(
-        " ".join(recipe.name.split()),
-        exec_serve(command),
-        [(name, value) for name, value in env.items() if "$" in value],
-    )
-    spec = ContainerSpec(
-        name=container_name(recipe.name),
-        image=keys.container,
-        entrypoint="/bin/bash",
-        command=("-c", script),
-        env=tuple((name, value) for name, value in env.items() if "$" not in value),
-        env_from_host=tuple(
-            name
-            for name, wanted in ((SECRET_FROM_HOST, True), (API_KEY_VARIABLE, options.with_api_key))
-            if wanted and name not in env
-        ),
-        mounts=_build_mounts(recipe, environ),
-        ports=(PublishedPort(port, options.listen, port),) if published else (),
-        network=network,
-        gpus=_build_gpus(keys.gpus) if options.use_gpus else None,
-        ipc=keys.ipc,
-        shm_size_bytes=size_in_bytes(keys.shm_size),
-    )
+    _check_reachable(recipe.name, serve.host if serve else "", port, published=published)
+    ports = (PublishedPort(port, options.listen, port),) if published else ()
+    spec = _build_spec(recipe, options, environ, command, ports)
     # The address to ask, which is not the address to listen on.
     address = LOOPBACK if options.listen in ("0.0.0.0", "::", "") else options.listen  # noqa: S104
     bracketed = f"[{address}]" if ":" in address else address
@@ -110,11 +81,52 @@ def build_deployment(
         recipe=recipe.name,
         spec=replace(spec, labels=_build_labels(recipe, spec, endpoint, served)),
         command=command,
-        script=script,
+        script=spec.command[-1],
         endpoint=endpoint,
         served=served,
         stall_timeout_s=keys.stall_timeout_s,
         ready_timeout_s=keys.ready_timeout_s,
+    )
+
+
+def _check_reachable(name: str, host: str, port: int, *, published: bool) -> None:
+    if not port:
+        raise UsageError(f"{name}: the port of the server is not a number from 1 to 65535")
+    if published and host in (LOOPBACK, "localhost", "::1"):
+        raise UsageError(
+            f"{name}: --host {host} is loopback inside the container: nobody outside reaches it",
+            hint="--host 0.0.0.0 in the command: the port is still published on 127.0.0.1 only",
+        )
+
+
+def _build_spec(
+    recipe: Recipe,
+    options: LaunchOptions,
+    environ: Mapping[str, str],
+    command: str,
+    ports: tuple[PublishedPort, ...],
+) -> ContainerSpec:
+    keys = recipe.keys
+    env = {name: str(value) for name, value in keys.env.items()}
+    script = render_script(
+        " ".join(recipe.name.split()),
+        exec_serve(command),
+        [(name, value) for name, value in env.items() if "$" in value],
+    )
+    from_host = [SECRET_FROM_HOST, *([API_KEY_VARIABLE] if options.with_api_key else [])]
+    return ContainerSpec(
+        name=container_name(recipe.name),
+        image=keys.container,
+        entrypoint="/bin/bash",
+        command=("-c", script),
+        env=tuple((name, value) for name, value in env.items() if "$" not in value),
+        env_from_host=tuple(name for name in from_host if name not in env),
+        mounts=_build_mounts(recipe, environ),
+        ports=ports,
+        network=options.network or keys.network,
+        gpus=_build_gpus(keys.gpus) if options.use_gpus else None,
+        ipc=keys.ipc,
+        shm_size_bytes=size_in_bytes(keys.shm_size),
     )
 
 
