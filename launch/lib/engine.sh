@@ -22,7 +22,8 @@ as_root() {
 apt_install() {
   local missing=() package log
   for package in "$@"; do
-    dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
+    # A removed package that left its settings is known to dpkg, and not installed.
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
   command -v apt-get >/dev/null 2>&1 || return 1
