@@ -55,9 +55,10 @@ def describe(error: docker.errors.DockerException, address: str) -> SparkRecipeE
     if isinstance(error, docker.errors.NotFound):
         return NotDeployed(f"the container is gone: {_short(text)}", hint="spark-recipe ps")
     if isinstance(error, docker.errors.APIError):
-        if error.status_code == 409 and "is already in use" in text:
+        if "name" in text and "is already in use" in text:  # 409 from Docker, 500 from Podman
             return NameTaken(f"the name is taken: {_short(text)}")
-        return EngineError(f"the engine at {address} refused: {_short(text)}")
+        hint = "sudo apt-get install catatonit" if "container-init binary not found" in text else ""
+        return EngineError(f"the engine at {address} refused: {_short(text)}", hint=hint)
     return _unreachable(text, address)
 
 

@@ -14,6 +14,7 @@ from spark_vllm_docker.engine.docker_errors import engine_errors
 from spark_vllm_docker.engine.protocol import Deployed, Exit
 from spark_vllm_docker.errors import SparkRecipeError
 
+_END = ("die", "died")  # Docker's word and Podman's
 _STOP_SIGNALS = ("2", "15")  # of `docker stop`; SIGKILL alone is no orderly stop
 
 
@@ -74,7 +75,7 @@ class ExitEvents:
     ) -> None:
         self._inspect = inspect
         self._container_id = container_id
-        filters = {"container": container_id, "event": ["die", "kill"]}
+        filters = {"container": container_id, "event": [*_END, "kill"]}
         with engine_errors(address):
             events = client.events(filters=filters, decode=True)
         self._events = Items(events, address)
@@ -92,7 +93,7 @@ class ExitEvents:
                 events = iter(self._events)
                 stopped = False
                 for event in events:
-                    if event["Action"] == "die":
+                    if event["Action"] in _END:
                         now = self._inspect(self._container_id)
                         break
                     stopped |= event["Actor"]["Attributes"].get("signal") in _STOP_SIGNALS
