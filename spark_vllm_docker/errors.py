@@ -37,6 +37,8 @@ GPU_HINT = (
     "--runtime=docker && sudo systemctl restart docker; or --no-gpu with a CPU image"
 )
 
+DISK_HINT = "docker system df shows what uses it; docker system prune frees what nothing uses"
+
 
 class SparkRecipeError(Exception):
     """Known trouble: one lower-case sentence, its cause when that is known, and a hint that is a

@@ -168,9 +168,8 @@ def _run(
     from spark_vllm_docker.cli.screens import masked, masked_errors, open_screen, write_json
     from spark_vllm_docker.health.phases import PhaseClock
     from spark_vllm_docker.launcher.cleaning import Cleaning
-    from spark_vllm_docker.launcher.start import Launch, start_deployment
+    from spark_vllm_docker.launcher.start import Launch, find_new_key, start_deployment
     from spark_vllm_docker.launcher.targets import describe_result
-    from spark_vllm_docker.launcher.watched import find_api_key
 
     hidden = secrets | ({request.new_api_key} if request.new_api_key else set())
     with (
@@ -187,8 +186,8 @@ def _run(
                 from spark_vllm_docker.launcher.up import follow_deployment
 
                 follow_deployment(launch, cleaning, deployed, _open_probe)
-            elif request.new_api_key and find_api_key(deployed) == request.new_api_key:
-                screen(Note(f"  api key   {request.new_api_key}   (shown once)"))
+            elif key := find_new_key(request, deployed):
+                screen(Note(f"  api key   {key}   (shown once)"))
             cleaning.release()
     if as_json:
         phases = {phase: round(seconds, 3) for phase, seconds in clock.durations()}

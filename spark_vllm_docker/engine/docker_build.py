@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from spark_vllm_docker.errors import BuildFailed, NoSpace
+from spark_vllm_docker.errors import DISK_HINT, BuildFailed, NoSpace
 
 
 class packed:  # noqa: N801 - reads as a function in a with statement
@@ -50,9 +50,7 @@ def read_build(tag: str, messages: Iterable[Mapping[str, Any]]) -> Iterator[str]
         if "error" in message:
             text = " ".join(str(message["error"]).split())
             if "no space left on device" in text:
-                raise NoSpace(
-                    f"{tag}: the disk of the engine is full: {text}", hint="docker system df"
-                )
+                raise NoSpace(f"{tag}: the disk of the engine is full: {text}", hint=DISK_HINT)
             context = f" after: {lines[-1]}" if lines else ""
             raise BuildFailed(f"{tag} cannot be built: {text}{context}")
         for line in str(message.get("stream", "")).splitlines():

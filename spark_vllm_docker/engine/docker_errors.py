@@ -10,6 +10,7 @@ import docker.errors
 import requests.exceptions
 
 from spark_vllm_docker.errors import (
+    DISK_HINT,
     GPU_HINT,
     EngineError,
     EngineForbidden,
@@ -40,7 +41,7 @@ def describe(error: docker.errors.DockerException, address: str) -> SparkRecipeE
     if "no space left on device" in text:
         return NoSpace(
             f"the disk of the engine at {address} is full: {_short(text)}",
-            hint="docker system df shows what uses it; docker system prune frees what nothing uses",
+            hint=DISK_HINT,
         )
     if _PORT.search(text):
         return PortTaken(

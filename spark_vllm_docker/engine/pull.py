@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from spark_vllm_docker.engine.protocol import PullProgress
-from spark_vllm_docker.errors import EngineError, ImageMissing, NoSpace, PullFailed
+from spark_vllm_docker.errors import DISK_HINT, EngineError, ImageMissing, NoSpace, PullFailed
 
 _DONE = ("Pull complete", "Already exists")
 _MISSING = ("not found", "manifest unknown", "does not exist", "pull access denied")
@@ -55,7 +55,7 @@ def pull_error(reference: str, text: str) -> EngineError:
     if "no space left on device" in line:
         return NoSpace(
             f"{reference}: the disk of the engine is full: {line}",
-            hint="docker system df shows what uses it; docker system prune frees what nothing uses",
+            hint=DISK_HINT,
         )
     if any(word in line for word in _MISSING):
         return ImageMissing(

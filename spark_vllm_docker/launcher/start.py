@@ -28,6 +28,7 @@ from spark_vllm_docker.launcher.old_logs import save_log
 from spark_vllm_docker.launcher.ports import check_port_free
 from spark_vllm_docker.launcher.start_lock import start_lock
 from spark_vllm_docker.launcher.ticking import ticking
+from spark_vllm_docker.launcher.watched import find_api_key
 from spark_vllm_docker.recipe.serve import parse_serve
 from spark_vllm_docker.render.deployment import HUGGING_FACE_CACHE, LOOPBACK, Deployment
 
@@ -75,6 +76,12 @@ def start_deployment(launch: Launch, cleaning: Cleaning) -> Deployed:
     with start_lock(name, launch.request.environ, launch.emit):
         deployed = _find_same(launch)
         return _start(launch, cleaning) if deployed is None else deployed
+
+
+def find_new_key(request: UpRequest, deployed: Deployed) -> str:
+    """The key that was made for this start; empty when the server has another one, or none."""
+    key = request.new_api_key
+    return key if key and find_api_key(deployed) == key else ""
 
 
 def _check_engine(launch: Launch) -> None:

@@ -21,7 +21,7 @@ from spark_vllm_docker.health.watch import (
     Watcher,
 )
 from spark_vllm_docker.launcher.cleaning import Cleaning
-from spark_vllm_docker.launcher.start import Launch
+from spark_vllm_docker.launcher.start import Launch, find_new_key
 from spark_vllm_docker.launcher.watched import EngineContainer, find_api_key
 
 OpenProbe = Callable[[str, str], Asked]
@@ -117,15 +117,9 @@ def _announce(launch: Launch, deployed: Deployed, ready: Ready) -> None:
             elapsed_s=launch.clock.elapsed_s,
             phase_s=launch.clock.durations()[:-1],
             needs_key=bool(find_api_key(deployed)),
-            api_key=new_key_of(launch, deployed),
+            api_key=find_new_key(launch.request, deployed),
         )
     )
-
-
-def new_key_of(launch: Launch, deployed: Deployed) -> str:
-    """The key that was made for this start; empty when the server has another one, or none."""
-    key = launch.request.new_api_key
-    return key if key and find_api_key(deployed) == key else ""
 
 
 def _stay(launch: Launch, watcher: Watcher, deployed: Deployed, roots: RootLineFinder) -> None:

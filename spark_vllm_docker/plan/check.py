@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from spark_vllm_docker.errors import InvalidRecipe
 from spark_vllm_docker.findings import Finding, Severity
 from spark_vllm_docker.plan.flags import check_flags
-from spark_vllm_docker.recipe.load import Recipe, load_recipe
+from spark_vllm_docker.recipe.load import Recipe
 from spark_vllm_docker.recipe.serve import parse_serve
-
-
-def check_file(path: Path) -> list[Finding]:
-    """Every finding about one recipe file, in the order of its lines.
-
-    Raises:
-        RecipeNotFound: it cannot be read.
-    """
-    try:
-        return check_recipe(load_recipe(path))
-    except InvalidRecipe as error:
-        return list(error.findings)
 
 
 def check_recipe(recipe: Recipe) -> list[Finding]:

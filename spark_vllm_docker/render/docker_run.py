@@ -7,13 +7,8 @@ import shlex
 from spark_vllm_docker.render.spec import ContainerSpec
 
 
-def docker_run_argv(spec: ContainerSpec) -> list[str]:
-    """The arguments of the line, each flag with its value as one group is kept by `_groups`."""
-    return [word for group in _groups(spec) for word in group]
-
-
 def render_docker_run(spec: ContainerSpec) -> str:
-    """The line, one flag per row. A shell reads it back to exactly `docker_run_argv`."""
+    """The line, one flag per row, quoted so that a shell reads back exactly these words."""
     return " \\\n  ".join(shlex.join(group) for group in _groups(spec))
 
 

@@ -26,7 +26,7 @@ def extract(wheel: Path) -> VersionFlags:
     arg_utils = tree.module("vllm.engine.arg_utils")
     if arg_utils is None:
         raise LookupError(f"{wheel}: no vllm/engine/arg_utils.py inside")
-    walker = Walker(tree, find_human_int(arg_utils))
+    walker = Walker(find_human_int(arg_utils))
     walker.run(*find_parser_factory(tree))
     flags: dict[str, Any] = {}
     for flag in sorted(walker.flags, key=lambda flag: str(flag["name"])):

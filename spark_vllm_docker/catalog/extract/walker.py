@@ -18,9 +18,8 @@ _KEPT = ("default", "choices", "nargs", "dest")
 class Walker:
     """Follows `make_arg_parser` and the `add_cli_args` that it calls. `flags` is the result."""
 
-    def __init__(self, tree: Tree, human_int: frozenset[str]) -> None:
+    def __init__(self, human_int: frozenset[str]) -> None:
         self.flags: list[Bag] = []
-        self._tree = tree
         self._human_int = human_int
 
     def run(self, module: Module, function: ast.FunctionDef, own_class: str | None = None) -> None:
