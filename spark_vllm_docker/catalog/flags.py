@@ -85,3 +85,39 @@ def load_flag_changes() -> dict[str, str]:
     text = (Path(__file__).parent / "data/flag_changes.yaml").read_text(encoding="utf-8")
     changes: dict[str, str] = yaml.safe_load(text)
     return changes
+
+
+@cache
+def find_release(version: str | None) -> VersionFlags:
+    """The flags of a release; for one that is not known, everything that any release has.
+
+    Then `version` is empty, and records are without what differs between releases: closed lists and
+    fields.
+    """
+    versions = load_versions()
+    if version in versions:
+        return versions[version]
+    flags: dict[str, dict[str, Any]] = {}
+    sets: dict[str, set[str]] = {}
+    for known in versions.values():
+        flags |= known.flags
+        for name, values in known.sets.items():
+            sets.setdefault(name, set()).update(values)
+    every = {name: _widest(flag) for name, flag in flags.items()}
+    return VersionFlags("", every, {name: sorted(values) for name, values in sets.items()})
+
+
+def _widest(flag: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in flag.items() if key not in ("choices", "fields")}
+
+
+@cache
+def flag_spellings(version: str) -> dict[str, str]:
+    """Every spelling of a flag in a release (`""` for all) → its `--name`: aliases and short
+    forms.
+    """
+    spellings = {"-O": "--optimization-level"}
+    for name, flag in find_release(version).flags.items():
+        for spelling in (name, *flag.get("aliases", ())):
+            spellings.setdefault(spelling, name)
+    return spellings

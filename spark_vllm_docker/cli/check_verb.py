@@ -11,6 +11,7 @@ from spark_vllm_docker.cli.options import json_option
 
 if TYPE_CHECKING:
     from spark_vllm_docker.findings import Finding
+    from spark_vllm_docker.recipe.recipe import Recipe
 
 FORMATS = ("text", "json", "github", "junit")
 
@@ -48,19 +49,33 @@ def _render(form: str, found: dict[Path, list[Finding]]) -> str:
 
 
 def _check(file: Path) -> list[Finding]:
-    """The findings of the planner, and what `up` would refuse on one machine."""
-    import os
-
-    from spark_vllm_docker.errors import InvalidRecipe, Refused, UsageError
-    from spark_vllm_docker.findings import Finding, Severity
-    from spark_vllm_docker.plan.check import check_recipe
+    """The findings for each kind of hardware that the recipe tells apart."""
+    from spark_vllm_docker.errors import InvalidRecipe
     from spark_vllm_docker.recipe.load import load_recipe
-    from spark_vllm_docker.render.build import LaunchOptions, build_deployment
 
     try:
         recipe = load_recipe(file)
     except InvalidRecipe as error:
         return list(error.findings)
+    findings = _check_read(recipe)
+    for hardware in recipe.when:
+        try:
+            more = _check_read(load_recipe(file, hardware))
+        except InvalidRecipe as error:
+            more = list(error.findings)
+        findings += [finding for finding in more if finding not in findings]
+    return findings
+
+
+def _check_read(recipe: Recipe) -> list[Finding]:
+    """The findings of the planner, and what `up` would refuse on one machine."""
+    import os
+
+    from spark_vllm_docker.errors import Refused, UsageError
+    from spark_vllm_docker.findings import Finding, Severity
+    from spark_vllm_docker.plan.check import check_recipe
+    from spark_vllm_docker.render.build import LaunchOptions, build_deployment
+
     findings = check_recipe(recipe)
     if any(finding.severity is Severity.ERROR for finding in findings):
         return findings

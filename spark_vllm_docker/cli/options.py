@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from spark_vllm_docker.catalog.hardware import HARDWARE
+
 if TYPE_CHECKING:
-    from spark_vllm_docker.recipe.load import Recipe
+    from spark_vllm_docker.recipe.overrides import Overrides
+    from spark_vllm_docker.recipe.recipe import Recipe
+    from spark_vllm_docker.render.build import LaunchOptions
     from spark_vllm_docker.render.deployment import Deployment
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+_OPTIONS = ("recipe", "sets", "env", "hardware", "network", "listen", "no_gpu")
 ENGINES = ("docker", "podman", "process")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One versioned JSON document.")
@@ -47,55 +53,108 @@ class RecipeChoice:
 
     recipe: str
     sets: tuple[str, ...]
+    env: tuple[str, ...]
+    hardware: str | None
     network: str | None
     listen: str
     no_gpu: bool
     extra: tuple[str, ...]
 
-    def load(self) -> Recipe:
-        """Find and read the recipe."""
+    def load(self, environ: Mapping[str, str]) -> ChosenRecipe:
+        """Find and read the recipe, for the hardware that is meant, with all that lies over it."""
         from spark_vllm_docker.recipe.load import load_recipe
         from spark_vllm_docker.recipe.lookup import find_recipe
+        from spark_vllm_docker.recipe.overrides import Overrides, parse_env, parse_set
+        from spark_vllm_docker.recipe.user_config import (
+            find_overrides,
+            find_user_config,
+            load_user_config,
+        )
 
-        return load_recipe(find_recipe(self.recipe))
+        config, source = load_user_config(find_user_config(environ))
+        hardware = self._choose_hardware(config.hardware)
+        recipe = load_recipe(find_recipe(self.recipe), hardware)
+        own = find_overrides(config, source, (recipe.name, recipe.file.stem))
+        overrides = Overrides(
+            (*own.sets, *(parse_set(text) for text in self.sets)),
+            (*own.env, *(parse_env(text) for text in self.env)),
+        )
+        return ChosenRecipe(self, recipe, overrides)
 
-    def build(
-        self, recipe: Recipe, environ: Mapping[str, str], *, in_container: bool = True
-    ) -> Deployment:
+    def _choose_hardware(self, configured: str | None) -> str:
+        from spark_vllm_docker.catalog.hardware import CPU, detect_hardware
+
+        return self.hardware or (CPU if self.no_gpu else configured or detect_hardware())
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRecipe:
+    """A recipe that was read, and what the user lays over it."""
+
+    choice: RecipeChoice
+    recipe: Recipe
+    overrides: Overrides
+
+    def build(self, environ: Mapping[str, str], *, in_container: bool = True) -> Deployment:
         """Render the recipe with the options."""
-        from spark_vllm_docker.recipe.overrides import parse_set
-        from spark_vllm_docker.render.build import LaunchOptions, build_deployment
+        from spark_vllm_docker.render.build import build_deployment
+
+        return build_deployment(self.recipe, self.options(in_container), environ)
+
+    def options(self, in_container: bool = True) -> LaunchOptions:
+        """The options that the renderer takes."""
+        from spark_vllm_docker.render.build import LaunchOptions
         from spark_vllm_docker.render.deployment import LOOPBACK
 
-        options = LaunchOptions(
-            sets=tuple(parse_set(text) for text in self.sets),
-            extra_arguments=self.extra,
-            network=self.network,
-            listen=self.listen,
-            use_gpus=not self.no_gpu,
+        choice = self.choice
+        return LaunchOptions(
+            overrides=self.overrides,
+            extra_arguments=choice.extra,
+            network=choice.network,
+            listen=choice.listen,
+            use_gpus=not choice.no_gpu,
             in_container=in_container,
-            with_api_key=self.listen not in (LOOPBACK, "::1", "localhost"),
+            with_api_key=choice.listen not in (LOOPBACK, "::1", "localhost"),
         )
-        return build_deployment(recipe, options, environ)
 
-    def find_secrets(
-        self, recipe: Recipe, deployment: Deployment, environ: Mapping[str, str]
-    ) -> frozenset[str]:
+    def find_secrets(self, deployment: Deployment, environ: Mapping[str, str]) -> frozenset[str]:
         """The secret values that must not be shown."""
-        from spark_vllm_docker.recipe.overrides import parse_set, resolve_parameters
+        from spark_vllm_docker.recipe.overrides import resolve_env, resolve_parameters
         from spark_vllm_docker.render.secrets import find_secrets
 
-        parameters = resolve_parameters(recipe, [parse_set(text) for text in self.sets])
-        return find_secrets(deployment, recipe.keys.env, parameters, environ)
+        parameters = resolve_parameters(self.recipe, self.overrides.sets)
+        env = resolve_env(self.recipe, self.overrides.env)
+        written = {name: value.value for name, value in env.items() if not value.from_host}
+        return find_secrets(deployment, written, parameters, environ)
 
 
 def recipe_options(command: Command) -> Command:
-    """RECIPE, --set, --network, --listen and --no-gpu; `choose_recipe` reads them."""
+    """RECIPE and what changes how it runs; the command gets them as `choice`."""
+
+    @functools.wraps(command)
+    def with_choice(**values: Any) -> Any:
+        own = {name: values.pop(name) for name in _OPTIONS}
+        extra = click.get_current_context().meta.get("spark_recipe.extra", ())
+        return command(choice=RecipeChoice(**own, extra=extra), **values)
+
+    decorated: Any = with_choice
     for decorate in reversed(
         (
             click.argument("recipe", metavar="RECIPE"),
             click.option(
                 "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Override a parameter."
+            ),
+            click.option(
+                "--env",
+                multiple=True,
+                metavar="NAME[=VALUE]",
+                help="A variable of the server; without a value, the one of this machine.",
+            ),
+            click.option(
+                "--hardware",
+                type=click.Choice(HARDWARE),
+                envvar="SPARK_RECIPE_HARDWARE",
+                help="For `when:` blocks; without it, what the NVIDIA driver says.",
             ),
             click.option(
                 "--network", type=click.Choice(["bridge", "host"]), help="Instead of the recipe's."
@@ -110,13 +169,5 @@ def recipe_options(command: Command) -> Command:
             click.option("--no-gpu", is_flag=True, help="Start without GPUs, for CPU images."),
         )
     ):
-        command = decorate(command)
-    return command
-
-
-def choose_recipe(
-    recipe: str, sets: tuple[str, ...], network: str | None, listen: str, no_gpu: bool
-) -> RecipeChoice:
-    """Collect the options of `recipe_options` and what stands after `--`."""
-    extra = click.get_current_context().meta.get("spark_recipe.extra", ())
-    return RecipeChoice(recipe, sets, network, listen, no_gpu, extra)
+        decorated = decorate(decorated)
+    return cast("Command", decorated)

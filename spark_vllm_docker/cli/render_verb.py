@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
-from spark_vllm_docker.cli.options import PassThrough, choose_recipe, json_option, recipe_options
+from spark_vllm_docker.cli.options import (
+    PassThrough,
+    RecipeChoice,
+    json_option,
+    recipe_options,
+)
+
+if TYPE_CHECKING:
+    from spark_vllm_docker.render.deployment import Deployment
 
 FORMS = ("command", "script", "docker-run", "docker-py")
 
@@ -14,34 +23,48 @@ FORMS = ("command", "script", "docker-run", "docker-py")
 @click.command("render", cls=PassThrough)
 @recipe_options
 @click.option("--as", "form", type=click.Choice(FORMS), default="docker-run", show_default=True)
+@click.option(
+    "--nodes", metavar="HEAD,WORKER...", default="", help="Several machines: what each would run."
+)
+@click.option("--ray", is_flag=True, help="With --nodes: the server on the head, over Ray.")
 @json_option
-def command(
-    recipe: str,
-    sets: tuple[str, ...],
-    network: str | None,
-    listen: str,
-    no_gpu: bool,
-    form: str,
-    as_json: bool,
-) -> None:
+def command(choice: RecipeChoice, form: str, nodes: str, ray: bool, as_json: bool) -> None:
     """Print what `up` would run. Every form is made from the same spec; secrets are masked."""
+    from dataclasses import replace
+
     from spark_vllm_docker.cli.screens import write_json
-    from spark_vllm_docker.render.docker_py import render_docker_py
-    from spark_vllm_docker.render.docker_run import render_docker_run
+    from spark_vllm_docker.errors import UsageError
+    from spark_vllm_docker.recipe.nodes import Nodes
+    from spark_vllm_docker.render.build import build_gang
     from spark_vllm_docker.render.secrets import mask_deployment
 
-    choice = choose_recipe(recipe, sets, network, listen, no_gpu)
-    recipe_file = choice.load()
-    deployment = choice.build(recipe_file, os.environ)
-    secrets = choice.find_secrets(recipe_file, deployment, os.environ)
-    deployment = mask_deployment(deployment, secrets)
-    text = {
-        "command": lambda: deployment.command,
-        "script": lambda: deployment.script,
-        "docker-run": lambda: render_docker_run(deployment.spec),
-        "docker-py": lambda: render_docker_py(deployment.spec),
-    }[form]()
+    machines = Nodes(tuple(part for part in nodes.split(",") if part), ray)
+    if ray and not machines.several:
+        raise UsageError("--ray needs --nodes with at least two machines")
+    chosen = choice.load(os.environ)
+    options = replace(chosen.options(), nodes=machines)
+    texts = []
+    digests = []
+    for deployment in build_gang(chosen.recipe, options, os.environ):
+        masked = mask_deployment(deployment, chosen.find_secrets(deployment, os.environ))
+        texts.append(_render(masked, form))
+        digests.append(masked.spec.digest())
     if as_json:
-        write_json("render", form=form, text=text, spec=deployment.spec.digest())
-    else:
+        more = {"nodes": list(machines.addresses), "texts": texts} if machines.several else {}
+        write_json("render", form=form, text=texts[0], spec=digests[0], **more)
+        return
+    for rank, text in enumerate(texts):
+        if machines.several:
+            click.echo(f"# {machines.addresses[rank]}, rank {rank} of {len(texts)}")
         click.echo(text)
+
+
+def _render(deployment: Deployment, form: str) -> str:
+    from spark_vllm_docker.render.docker_py import render_docker_py
+    from spark_vllm_docker.render.docker_run import render_docker_run
+
+    if form == "docker-run":
+        return render_docker_run(deployment.spec)
+    if form == "docker-py":
+        return render_docker_py(deployment.spec)
+    return deployment.command if form == "command" else deployment.script

@@ -6,42 +6,46 @@ import os
 
 import click
 
-from spark_vllm_docker.cli.options import PassThrough, choose_recipe, json_option, recipe_options
+from spark_vllm_docker.cli.options import (
+    PassThrough,
+    RecipeChoice,
+    json_option,
+    recipe_options,
+)
 
 
 @click.command("show", cls=PassThrough)
 @recipe_options
 @json_option
-def command(
-    recipe: str,
-    sets: tuple[str, ...],
-    network: str | None,
-    listen: str,
-    no_gpu: bool,
-    as_json: bool,
-) -> None:
-    """A recipe's parameters, where each comes from, and what would run."""
+def command(choice: RecipeChoice, as_json: bool) -> None:
+    """A recipe's values, where each comes from, and what would run."""
     from spark_vllm_docker.cli.screens import write_json
     from spark_vllm_docker.health.log_lines import clean_text
-    from spark_vllm_docker.recipe.overrides import parse_set, resolve_parameters
+    from spark_vllm_docker.recipe.flag_command import to_json
+    from spark_vllm_docker.recipe.overrides import resolve_env, resolve_parameters
     from spark_vllm_docker.render.masking import mask
 
-    choice = choose_recipe(recipe, sets, network, listen, no_gpu)
-    loaded = choice.load()
-    deployment = choice.build(loaded, os.environ)
-    parameters = resolve_parameters(loaded, [parse_set(text) for text in sets])
-    secrets = choice.find_secrets(loaded, deployment, os.environ)
+    chosen = choice.load(os.environ)
+    recipe = chosen.recipe
+    deployment = chosen.build(os.environ)
+    parameters = resolve_parameters(recipe, chosen.overrides.sets)
+    env = resolve_env(recipe, chosen.overrides.env)
+    secrets = chosen.find_secrets(deployment, os.environ)
 
     def shown(value: object) -> object:
         return mask(value, secrets) if isinstance(value, str) else value
 
     shell_text = mask(deployment.command, secrets)
+    image_from = recipe.origin(("container",))
     if as_json:
         write_json(
             "show",
-            name=loaded.name,
-            file=str(loaded.file),
+            name=recipe.name,
+            file=str(recipe.file),
+            form=recipe.form.value,
+            hardware=recipe.hardware or None,
             image=deployment.spec.image,
+            image_origin=image_from,
             endpoint=deployment.endpoint,
             served=list(deployment.served),
             spec=deployment.spec.digest(),
@@ -49,15 +53,38 @@ def command(
                 name: {"value": shown(p.value), "origin": p.origin}
                 for name, p in parameters.items()
             },
+            env={
+                name: {"value": None if v.from_host else shown(v.value), "origin": v.origin}
+                for name, v in env.items()
+            },
             command=shell_text,
+            argv=mask_words(deployment.spec.command, secrets),
         )
         return
-    click.echo(f"{loaded.name}   {loaded.file}")
-    if loaded.keys.description:
-        click.echo(f"  {clean_text(loaded.keys.description)}")
-    click.echo(f"  image     {deployment.spec.image}")
-    click.echo(f"  endpoint  {deployment.endpoint}/v1   model {', '.join(deployment.served)}")
-    width = max((len(name) for name in parameters), default=0)
+    click.echo(f"{recipe.name}   {recipe.file}   ({recipe.form.value})")
+    if recipe.keys.description:
+        click.echo(f"  {clean_text(recipe.keys.description)}")
+    rows: list[tuple[str, str, str]] = [("image", deployment.spec.image, image_from)]
+    if recipe.when:
+        known = ", ".join(recipe.when)
+        rows.append(("hardware", recipe.hardware or "unknown", f"when: blocks for {known}"))
     for name, parameter in parameters.items():
-        click.echo(f"  {name:{width}}  {shown(parameter.value)!s:12}  {parameter.origin}")
+        value = parameter.value
+        text = to_json(value) if isinstance(value, (dict, list, bool)) else str(shown(value))
+        rows.append((name, mask(text, secrets), parameter.origin))
+    for name, variable in env.items():
+        text = "(from this machine)" if variable.from_host else str(shown(variable.value))
+        rows.append((f"env {name}", text, variable.origin))
+    names = max(len(row[0]) for row in rows)
+    values = min(48, max(len(row[1]) for row in rows))
+    for name, text, origin in rows:
+        click.echo(f"  {name:{names}}  {clean_text(text):{values}}  {origin}")
+    click.echo(f"  {'endpoint':{names}}  {deployment.endpoint}/v1")
     click.echo(shell_text)
+
+
+def mask_words(words: tuple[str, ...], secrets: frozenset[str]) -> list[str]:
+    """The container's argv as it may be shown."""
+    from spark_vllm_docker.render.masking import mask
+
+    return [mask(word, secrets) for word in words]

@@ -17,7 +17,6 @@ import click
 from spark_vllm_docker.cli.options import (
     PassThrough,
     RecipeChoice,
-    choose_recipe,
     engine_option,
     json_option,
     recipe_options,
@@ -48,11 +47,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print what would run, and run nothing.")
 @json_option
 def command(
-    recipe: str,
-    sets: tuple[str, ...],
-    network: str | None,
-    listen: str,
-    no_gpu: bool,
+    choice: RecipeChoice,
     engine: str | None,
     detach: bool,
     no_wait: bool,
@@ -69,7 +64,6 @@ def command(
     Ctrl-C leaves the server running. Ctrl-C before ready removes the container.
     """
     began = time.monotonic()
-    choice = choose_recipe(recipe, sets, network, listen, no_gpu)
     # A closed terminal or a service manager's stop is an interrupt too: nothing may be left behind.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -124,10 +118,11 @@ class _Read:
 
 
 def _read_recipe(choice: RecipeChoice, *, in_container: bool) -> _Read:
-    recipe = choice.load()
+    chosen = choice.load(os.environ)
+    recipe = chosen.recipe
     build = recipe.file.parent / recipe.keys.build if recipe.keys.build else None
-    deployment = choice.build(recipe, os.environ, in_container=in_container)
-    secrets = choice.find_secrets(recipe, deployment, os.environ)
+    deployment = chosen.build(os.environ, in_container=in_container)
+    secrets = chosen.find_secrets(deployment, os.environ)
     return _Read(deployment, build, recipe.keys.ready_timeout_s, secrets)
 
 

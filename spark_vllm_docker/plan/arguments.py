@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from spark_vllm_docker.findings import Where
+from spark_vllm_docker.recipe.command import Argument
+
 _NUMBER = re.compile(r"-\d+(\.\d+)?$")
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A word with its offset in the command."""
-
-    offset: int
-    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +26,7 @@ class Given:
     release has none. `key` is what stands after the first dot. `negated` is for `--no-…`.
     """
 
-    offset: int
+    where: Where
     written: str
     name: str
     values: tuple[Argument, ...]
@@ -65,12 +60,12 @@ def read_arguments(words: Sequence[Argument], flags: Mapping[str, dict[str, Any]
             positional.append(word)
             continue
         head, equals, text = word.value.partition("=")
-        found = _resolve(word.offset, head, flags, names)
+        found = _resolve(word.where, head, flags, names)
         if equals:
-            given.append(_with(found, [Argument(word.offset + len(head) + 1, text)]))
+            given.append(_with(found, [Argument(_after(word.where, len(head) + 1), text)]))
             continue
         if head.startswith("-O") and len(head) > 2 and not head.startswith("--"):
-            given.append(_with(found, [Argument(word.offset, head[2:])]))
+            given.append(_with(found, [Argument(word.where, head[2:])]))
             continue
         end = at + _taken(found, words[at:], flags)
         given.append(_with(found, list(words[at:end])))
@@ -94,7 +89,7 @@ def _names(flags: Mapping[str, dict[str, Any]]) -> dict[str, tuple[str, bool]]:
 
 
 def _resolve(
-    offset: int,
+    where: Where,
     head: str,
     flags: Mapping[str, dict[str, Any]],
     names: Mapping[str, tuple[str, bool]],
@@ -106,12 +101,12 @@ def _resolve(
         dashed = "-O"
     if dashed in names:
         name, negated = names[dashed]
-        return Given(offset, head, name if name in flags else "", (), key, negated)
+        return Given(where, head, name if name in flags else "", (), key, negated)
     begun = sorted(n for n in names if n.startswith(dashed)) if dashed.startswith("--") else []
     if len(begun) == 1 and not dot:
         name, negated = names[begun[0]]
-        return Given(offset, head, name, (), key, negated)
-    return Given(offset, head, "", (), key, candidates=tuple(begun))
+        return Given(where, head, name, (), key, negated)
+    return Given(where, head, "", (), key, candidates=tuple(begun))
 
 
 def _taken(found: Given, following: Sequence[Argument], flags: Mapping[str, dict[str, Any]]) -> int:
@@ -129,12 +124,8 @@ def _taken(found: Given, following: Sequence[Argument], flags: Mapping[str, dict
 
 
 def _with(found: Given, values: list[Argument]) -> Given:
-    return Given(
-        found.offset,
-        found.written,
-        found.name,
-        tuple(values),
-        found.key,
-        found.negated,
-        found.candidates,
-    )
+    return replace(found, values=tuple(values))
+
+
+def _after(where: Where, columns: int) -> Where:
+    return replace(where, column=where.column + columns) if where.column else where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_vllm_docker.findings import Finding, Severity
 from spark_vllm_docker.plan.flags import check_flags
-from spark_vllm_docker.recipe.load import Recipe
+from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.recipe.serve import parse_serve
 
 
@@ -29,13 +29,12 @@ def _check_parameters(recipe: Recipe) -> list[Finding]:
             recipe.source.where(("defaults", name)),
             f"write {{{name}}} where it belongs, or remove it",
         )
-        for name in recipe.keys.defaults
-        if name not in recipe.command.names
+        for name in recipe.unused
     ]
 
 
 def _check_command(recipe: Recipe) -> list[Finding]:
-    if parse_serve(recipe.command_text) is not None:
+    if parse_serve(recipe.command.text) is not None:
         return []
     where = recipe.source.where(("command",), value=True)
     message = "the command starts no `vllm serve`: its flags and names are not checked"

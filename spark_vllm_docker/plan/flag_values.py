@@ -7,7 +7,8 @@ import re
 from typing import Any
 
 from spark_vllm_docker.findings import did_you_mean
-from spark_vllm_docker.plan.arguments import Argument, Given
+from spark_vllm_docker.plan.arguments import Given
+from spark_vllm_docker.recipe.command import Argument
 
 _HUMAN = re.compile(r"(-1|\d+|\d+[KMGTkmgt]|\d+\.\d+[kmgt])")
 _INT = re.compile(r"[+-]?\d+")

@@ -2,110 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spark_vllm_docker.catalog.flags import (
     VersionFlags,
+    find_release,
     load_flag_changes,
     load_versions,
     version_key,
 )
 from spark_vllm_docker.catalog.image_versions import read_vllm_version
-from spark_vllm_docker.findings import Finding, Severity, Where, did_you_mean
-from spark_vllm_docker.plan.arguments import Argument, Arguments, Given, read_arguments
+from spark_vllm_docker.findings import Finding, Severity, did_you_mean
+from spark_vllm_docker.plan.arguments import Arguments, Given, read_arguments
 from spark_vllm_docker.plan.flag_values import find_value_fault
-from spark_vllm_docker.recipe.load import Recipe, find_place
-from spark_vllm_docker.recipe.serve import find_serve_words
-from spark_vllm_docker.recipe.shell import Word
-from spark_vllm_docker.recipe.template import fill_template, parse_lenient, parse_template
+from spark_vllm_docker.recipe.recipe import Recipe
 
 _PARSERS = {"--tool-call-parser": "tool_call_parser", "--reasoning-parser": "reasoning_parser"}
 _OPEN_SETS = {**_PARSERS, "--attention-backend": "attention_backend"}
-_APPENDING = ("append", "json", "json-or-str")
-
-Place = Callable[[int], Where]
 
 
 def check_flags(recipe: Recipe) -> list[Finding]:
     """All findings about the words after `vllm serve`; none for a command of something else."""
-    words = find_serve_words(recipe.command_text)
+    words = recipe.command.read_arguments(recipe.values)
     if words is None:
         return []
     version, findings = _choose_version(recipe)
-    filled = [argument for word in words for argument in _fill(word, recipe)]
-    arguments = read_arguments(filled, version.flags)
-
-    def place(offset: int) -> Where:
-        return find_place(recipe.source, offset)
-
+    arguments = read_arguments(words, version.flags)
     for given in arguments.given:
-        findings += _check_given(given, version, place)
-    findings += _check_repeated(arguments, version, place)
-    findings += _check_conflicts(arguments, place)
-    findings += _check_model(recipe, arguments, place)
+        findings += _check_given(given, version)
+    findings += _check_repeated(arguments, version)
+    findings += _check_conflicts(arguments)
+    findings += _check_model(recipe, arguments)
     return findings
 
 
 def _choose_version(recipe: Recipe) -> tuple[VersionFlags, list[Finding]]:
     """The release in the image; without one, all that any release knows."""
-    versions = load_versions()
     image = recipe.keys.container
     version = read_vllm_version(image)
-    if version in versions:
-        return versions[version], []
-    flags: dict[str, dict[str, Any]] = {}
-    sets: dict[str, set[str]] = {}
-    for known in versions.values():
-        flags |= known.flags
-        for name, values in known.sets.items():
-            sets.setdefault(name, set()).update(values)
+    release = find_release(version)
+    if release.version:
+        return release, []
+    versions = load_versions()
     where = recipe.source.where(("container",), value=True)
     known_range = f"{next(iter(versions))} to {next(reversed(versions))}"
     what = f"vLLM {version} is not known" if version else f"the vLLM in {image} is not known"
     message = f"{what}; flags are checked against all of {known_range}"
-    every = {name: _widest(flag) for name, flag in flags.items()}
-    return (
-        VersionFlags("", every, {name: sorted(values) for name, values in sets.items()}),
-        [Finding("FLAG010", Severity.NOTE, message, where)],
-    )
+    return release, [Finding("FLAG010", Severity.NOTE, message, where)]
 
 
-def _widest(flag: dict[str, Any]) -> dict[str, Any]:
-    """Without what differs between releases: closed lists and fields."""
-    return {key: value for key, value in flag.items() if key not in ("choices", "fields")}
-
-
-def _fill(word: Word, recipe: Recipe) -> Iterator[Argument]:
-    """The word with its parameters. One that a parameter breaks in two keeps its place."""
-    lenient = parse_lenient(word.value, recipe.values) if recipe.notes else None
-    template = lenient or parse_template(word.value)
-    if template.faults or not template.names <= set(recipe.values):
-        yield Argument(word.start, word.value)
-        return
-    try:
-        text = fill_template(template, recipe.values)
-    except (ValueError, TypeError):
-        text = word.value
-    pieces = text.split() if template.names and word.value.startswith("{") else [text]
-    for piece in pieces:
-        yield Argument(word.start, piece)
-
-
-def _check_given(given: Given, version: VersionFlags, place: Place) -> Iterator[Finding]:
+def _check_given(given: Given, version: VersionFlags) -> Iterator[Finding]:
     flag = version.flags.get(given.name)
     if flag is None:
-        yield _unknown(given, version, place)
+        yield _unknown(given, version)
         return
     word, message = find_value_fault(given, flag)
     if message:
-        where = place(word.offset if word else given.offset)
+        where = word.where if word else given.where
         yield Finding("FLAG002", Severity.ERROR, f"{given.written} {message}", where)
     elif given.name in _OPEN_SETS and given.values:
-        yield from _check_open_set(given, version, place)
+        yield from _check_open_set(given, version)
 
 
-def _check_open_set(given: Given, version: VersionFlags, place: Place) -> Iterator[Finding]:
+def _check_open_set(given: Given, version: VersionFlags) -> Iterator[Finding]:
     """Argparse takes any name here; vLLM fails with it later, before the engine starts."""
     known = version.sets.get(_OPEN_SETS[given.name], [])
     value = given.values[0]
@@ -117,12 +77,14 @@ def _check_open_set(given: Given, version: VersionFlags, place: Place) -> Iterat
         release = f"vLLM {version.version}" if version.version else "any release"
         message = f"{given.written}: '{value.value}' does not exist in {release}"
         close = did_you_mean(value.value, known)
-        yield Finding("FLAG003", Severity.ERROR, message + close, place(value.offset))
+        # An image of unknown contents may be patched.
+        severity = Severity.ERROR if version.version else Severity.WARNING
+        yield Finding("FLAG003", severity, message + close, value.where)
 
 
-def _unknown(given: Given, version: VersionFlags, place: Place) -> Finding:
+def _unknown(given: Given, version: VersionFlags) -> Finding:
     name = given.written.partition(".")[0].replace("_", "-")
-    where = place(given.offset)
+    where = given.where
     if given.candidates:
         both = ", ".join(given.candidates[:4])
         return Finding("FLAG004", Severity.ERROR, f"{given.written} could be {both}", where)
@@ -146,7 +108,7 @@ def _spellings(flags: Mapping[str, dict[str, Any]]) -> list[str]:
     return [*flags, *negated]
 
 
-def _check_repeated(arguments: Arguments, version: VersionFlags, place: Place) -> Iterator[Finding]:
+def _check_repeated(arguments: Arguments, version: VersionFlags) -> Iterator[Finding]:
     seen: dict[str, Given] = {}
     for given in arguments.given:
         kind = version.flags.get(given.name, {}).get("kind", "")
@@ -154,11 +116,11 @@ def _check_repeated(arguments: Arguments, version: VersionFlags, place: Place) -
             continue
         if given.name in seen:
             message = f"{given.written} is given twice; the last one counts"
-            yield Finding("FLAG005", Severity.WARNING, message, place(given.offset))
+            yield Finding("FLAG005", Severity.WARNING, message, given.where)
         seen[given.name] = given
 
 
-def _check_conflicts(arguments: Arguments, place: Place) -> Iterator[Finding]:
+def _check_conflicts(arguments: Arguments) -> Iterator[Finding]:
     """Pairs that vLLM refuses (entrypoints/openai/cli_args.py, validate_parsed_serve_args)."""
     for name, needed in (
         ("--enable-auto-tool-choice", "--tool-call-parser"),
@@ -167,18 +129,18 @@ def _check_conflicts(arguments: Arguments, place: Place) -> Iterator[Finding]:
         given = arguments.find(name)
         if given is not None and not given.negated and arguments.find(needed) is None:
             message = f"{name} needs {needed}"
-            yield Finding("FLAG006", Severity.ERROR, message, place(given.offset), f"add {needed}")
+            yield Finding("FLAG006", Severity.ERROR, message, given.where, f"add {needed}")
     served = arguments.find("--served-model-name")
     if served and not arguments.positional and arguments.find("--model") is None:
         message = "--served-model-name without a model"
         fix = "write the model after vllm serve"
-        yield Finding("FLAG007", Severity.ERROR, message, place(served.offset), fix)
+        yield Finding("FLAG007", Severity.ERROR, message, served.where, fix)
 
 
-def _check_model(recipe: Recipe, arguments: Arguments, place: Place) -> Iterator[Finding]:
+def _check_model(recipe: Recipe, arguments: Arguments) -> Iterator[Finding]:
     """`model:` is what tools download; the command is what is served."""
     named = recipe.keys.model
     if named and arguments.positional and arguments.positional[0].value != named:
         served = arguments.positional[0]
         message = f"the command serves {served.value}, and model: says {named}"
-        yield Finding("REC009", Severity.WARNING, message, place(served.offset))
+        yield Finding("REC009", Severity.WARNING, message, served.where)

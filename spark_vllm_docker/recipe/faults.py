@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
+from typing import NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from spark_vllm_docker.findings import Finding, Severity, did_you_mean
+from spark_vllm_docker.errors import InvalidRecipe
+from spark_vllm_docker.findings import Finding, Severity, Where, did_you_mean
 from spark_vllm_docker.recipe.source import KeyPath, Source
 
+Model = TypeVar("Model", bound=BaseModel)
+SUGGESTIONS = 20  # after so many faults nobody reads on, and each costs a search
+FOREIGN = frozenset(
+    {
+        "api_key_file",
+        "benchmark",
+        "builder",
+        "builder_config",
+        "cluster_config",
+        "containers",
+        "distribution_config",
+        "executor",
+        "executor_config",
+        "launch",
+        "max_nodes",
+        "metadata",
+        "min_nodes",
+        "mmproj",
+        "mode",
+        "model_required_files",
+        "model_revision",
+        "post_commands",
+        "post_exec",
+        "pre_exec",
+        "pull_image",
+        "runtime",
+        "runtime_cache",
+        "runtime_config",
+        "runtime_version",
+        "stop_after_post",
+        "tags",
+        "turboquant_calibration_model",
+    }
+)
+"""Keys that other runners of these files know, and that are told here instead of refused."""
 _EXPECTED = {
     "string_type": "text",
     "string_pattern_mismatch": "text of another form",
@@ -23,6 +62,37 @@ _EXPECTED = {
     "list_type": "a list",
     "model_type": "a mapping of recipe keys",
 }
+
+
+def validate_keys(
+    model: type[Model], data: object, source: Source
+) -> tuple[Model | None, list[Finding]]:
+    """The keys as `model`, or what is wrong with them."""
+    try:
+        return model.model_validate(data), []
+    except ValidationError as error:
+        return None, build_findings(error, source, model)
+
+
+def drop_foreign(source: Source, model: type[BaseModel]) -> tuple[object, list[Finding]]:
+    """The data without the keys that only other runners act on, and a finding for each of those."""
+    data = source.data
+    if not isinstance(data, dict):
+        return data, []
+    dropped = [key for key in data if key in FOREIGN and key not in model.model_fields]
+    findings = [say_not_acted_on(key, source) for key in dropped]
+    return {key: value for key, value in data.items() if key not in dropped}, findings
+
+
+def say_not_acted_on(key: str, source: Source, why: str = "") -> Finding:
+    """A key of another runner does nothing here."""
+    message = f"{key}: spark-recipe does not act on this key{why}"
+    return Finding("REC015", Severity.WARNING, message, source.where((key,)))
+
+
+def raise_sorted(findings: Iterable[Finding], path: Path) -> NoReturn:
+    """End the reading with everything that was found, in the order of the file."""
+    raise InvalidRecipe(sorted(findings, key=lambda f: f.where or Where(str(path))))
 
 
 def build_findings(error: ValidationError, source: Source, model: type[BaseModel]) -> list[Finding]:

@@ -69,7 +69,7 @@ class ServeCommand:
         values: tuple[str, ...] = ()
         for index, word in enumerate(self.arguments):
             flag, equals, value = word.partition("=")
-            if not word.startswith("--") or flag.replace("_", "-") != name:
+            if flag.replace("_", "-") != name:
                 continue
             if equals:
                 values = (value,)

@@ -35,16 +35,20 @@ class Source:
     """A parsed file: its data, and where each key path stands.
 
     `keys[path]` is the place of the key (of the item, in a list) and `values[path]` the place of
-    its
-    value. `blocks` holds the paths of block scalars, whose text begins on the line after.
+    its value. `blocks` holds the indentation of block scalars, whose text begins on the line
+    after. `duplicates` are the keys that are there twice: the last one counts, as in other YAML
+    readers, and whoever knows the dialect says how much that weighs. `layers` names, for values
+    that another file or a `when:` block has put there, which one.
     """
 
     file: str
     data: object
     keys: dict[KeyPath, Where] = field(default_factory=dict)
     values: dict[KeyPath, Where] = field(default_factory=dict)
-    blocks: frozenset[KeyPath] = frozenset()
+    blocks: dict[KeyPath, int] = field(default_factory=dict)
     text: str = field(default="", repr=False)
+    duplicates: tuple[Finding, ...] = ()
+    layers: dict[KeyPath, str] = field(default_factory=dict)
 
     @property
     def start(self) -> Where:
@@ -124,16 +128,18 @@ class _Reader:
         self._loader = Loader("")
         self._keys: dict[KeyPath, Where] = {}
         self._values: dict[KeyPath, Where] = {}
-        self._blocks: set[KeyPath] = set()
+        self._blocks: dict[KeyPath, int] = {}
         self._faults: list[Finding] = []
+        self._duplicates: list[Finding] = []
         self._nodes = 0
 
     def read(self, node: yaml.Node) -> Source:
         data = self._value(node, ())
         if self._faults:
             raise InvalidRecipe(self._faults)
-        blocks = frozenset(self._blocks)
-        return Source(self._file, data, self._keys, self._values, blocks, self._text)
+        twice = tuple(self._duplicates)
+        places = (self._keys, self._values, self._blocks)
+        return Source(self._file, data, *places, self._text, twice)
 
     def _value(self, node: yaml.Node, path: KeyPath) -> object:
         self._nodes += 1  # aliases make a small file large: count what is read, not what is written
@@ -151,7 +157,8 @@ class _Reader:
                 items.append(self._value(item, (*path, index)))
             return items
         if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
-            self._blocks.add(path)
+            below = self._text.splitlines()[node.start_mark.line + 1 :]
+            self._blocks[path] = next((len(r) - len(r.lstrip()) for r in below if r.strip()), 0)
         return self._scalar(node)
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
@@ -164,13 +171,21 @@ class _Reader:
             key = str(key_node.value)
             if key_node.tag == "tag:yaml.org,2002:merge":
                 self._fault(where, "merge keys (<<) are not supported; write the keys out")
-            elif key in data:
-                first = self._keys[(*path, key)]
-                self._fault(where, f"'{key}' is here twice; the first is on line {first.line}")
             else:
+                if key in data:
+                    self._duplicate(key, where, (*path, key))
                 self._keys[(*path, key)] = where
                 data[key] = self._value(value_node, (*path, key))
         return data
+
+    def _duplicate(self, key: str, where: Where, path: KeyPath) -> None:
+        first = self._keys[path].line
+        message = f"'{key}' is here twice, and the last one counts; the first is on line {first}"
+        fix = "remove the one that is not meant"
+        self._duplicates.append(Finding("REC014", Severity.WARNING, message, where, fix))
+        for places in (self._keys, self._values):
+            for old in [known for known in places if known[: len(path)] == path]:
+                del places[old]
 
     def _scalar(self, node: yaml.Node) -> object:
         constructor = self._loader.yaml_constructors.get(node.tag)

@@ -1,9 +1,9 @@
-"""The command template of version-1 recipes: Python's `str.format`, and nothing else.
+"""The command templates. Version 1 is Python's `str.format`, and nothing else.
 
 `{name}` is a parameter, `{{` and `}}` are literal braces. It is not Jinja. A format specification
 (`{port:>5}`) works as in Python; attribute and index access is refused, because a parameter is a
 plain value. Faults are reported with their offset in the template, so that the caller can name the
-line.
+line. Other runners read the same files in other ways: `parse_lenient` and `parse_version2`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _FIELD = re.compile(r"(?P<name>[^!:]*)(?:!(?P<conversion>[rsa]))?(?::(?P<spec>[^{}]{0,16}))?\Z")
 # Python would build a string of any width that the template asks for.
+_SINGLE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_DOUBLED = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _WIDTH = re.compile(r"\d{4,}")
 
 
@@ -103,6 +105,25 @@ def parse_lenient(text: str, known: Collection[str]) -> Template | None:
             at = found.end()
     parts.append(text[at:])
     return None if depth else Template(tuple(part for part in parts if part != ""), ())
+
+
+def parse_version2(text: str, known: Collection[str], *, doubled: bool) -> Template:
+    """Read a version-2 text: `{name}` with a known name is a placeholder, other braces stay.
+
+    With `doubled`, the older spelling, every doubled brace is one brace.
+    """
+    pattern = _DOUBLED if doubled else _SINGLE
+    parts: list[str | Placeholder] = []
+    at = 0
+    for found in pattern.finditer(text):
+        parts.append(text[at : found.start()])
+        at = found.end()
+        if found[1] is not None and found[1] in known:
+            parts.append(Placeholder(found.start(), found[1], found[1]))
+        else:
+            parts.append(found[0][0] if found[1] is None else found[0])
+    parts.append(text[at:])
+    return Template(tuple(part for part in parts if part != ""), ())
 
 
 def fill_template(template: Template, values: Mapping[str, object]) -> str:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from spark_vllm_docker import __version__
 from spark_vllm_docker.errors import Refused, UsageError
-from spark_vllm_docker.recipe import solo
-from spark_vllm_docker.recipe.load import Recipe
+from spark_vllm_docker.recipe import nodes as rules
 from spark_vllm_docker.recipe.models import size_in_bytes
-from spark_vllm_docker.recipe.overrides import Parameter, resolve_parameters
+from spark_vllm_docker.recipe.nodes import Nodes
+from spark_vllm_docker.recipe.overrides import (
+    Overrides,
+    Parameter,
+    resolve_env,
+    resolve_parameters,
+)
+from spark_vllm_docker.recipe.recipe import Form, Recipe
 from spark_vllm_docker.recipe.serve import append_arguments, exec_serve, parse_serve
-from spark_vllm_docker.recipe.template import fill_template
 from spark_vllm_docker.render.deployment import HUGGING_FACE_CACHE, LOOPBACK, Deployment
+from spark_vllm_docker.render.mods import Mod, find_mods
 from spark_vllm_docker.render.script import render_script
 from spark_vllm_docker.render.spec import (
     API_KEY_VARIABLE,
@@ -34,15 +40,18 @@ class LaunchOptions:
     """What the command line adds to a recipe.
 
     `in_container` is false for the process engine, where the server listens on the host itself.
+    `nodes` are several machines, and `rank` which of them is meant.
     """
 
-    sets: tuple[tuple[str, str], ...] = ()
+    overrides: Overrides = field(default_factory=Overrides)
     extra_arguments: tuple[str, ...] = ()
     network: str | None = None
     listen: str = LOOPBACK
     use_gpus: bool = True
     in_container: bool = True
     with_api_key: bool = False
+    nodes: Nodes = field(default_factory=Nodes)
+    rank: int = 0
 
 
 def build_deployment(
@@ -56,10 +65,13 @@ def build_deployment(
         UsageError: an override that nothing uses, or options that contradict each other.
         Refused: the recipe asks for what cannot be done on one machine.
     """
-    _refuse_what_would_be_dropped(recipe)
+    _refuse_wrong_machines(recipe, options)
     keys = recipe.keys
-    parameters = resolve_parameters(recipe, options.sets)
-    network = options.network or keys.network
+    mods = find_mods(keys.mods, recipe.file)
+    if mods and not options.in_container:
+        raise Refused(f"{recipe.name} has mods: they patch an image, and there is no container")
+    parameters = resolve_parameters(recipe, options.overrides.sets)
+    network = _choose_network(recipe, options)
     if network == "host" and options.listen != LOOPBACK and options.in_container:
         raise UsageError(
             "--listen has no effect with --network host: the server itself listens there",
@@ -71,7 +83,7 @@ def build_deployment(
     published = network == "bridge" and options.in_container
     _check_reachable(recipe.name, serve.host if serve else "", port, published=published)
     ports = (PublishedPort(port, options.listen, port),) if published else ()
-    spec = _build_spec(recipe, options, environ, command, ports)
+    spec = _build_spec(recipe, options, environ, command, ports, mods)
     # The address to ask, which is not the address to listen on.
     address = LOOPBACK if options.listen in ("0.0.0.0", "::", "") else options.listen  # noqa: S104
     bracketed = f"[{address}]" if ":" in address else address
@@ -105,25 +117,32 @@ def _build_spec(
     environ: Mapping[str, str],
     command: str,
     ports: tuple[PublishedPort, ...],
+    mods: tuple[Mod, ...],
 ) -> ContainerSpec:
     keys = recipe.keys
-    env = {name: str(value) for name, value in keys.env.items()}
+    env = resolve_env(recipe, options.overrides.env)
+    expanded = [(name, value.value) for name, value in env.items() if value.expand]
+    fixed = {n: v.value for n, v in env.items() if not v.expand and not v.from_host}
     script = render_script(
         " ".join(recipe.name.split()),
-        exec_serve(command),
-        [(name, value) for name, value in env.items() if "$" in value],
+        exec_serve("\n".join([*(mod.lines for mod in mods), command])),
+        expanded,
     )
-    from_host = [SECRET_FROM_HOST, *([API_KEY_VARIABLE] if options.with_api_key else [])]
+    from_host = [name for name, value in env.items() if value.from_host]
+    from_host += [SECRET_FROM_HOST] if SECRET_FROM_HOST not in env else []
+    from_host += [API_KEY_VARIABLE] if options.with_api_key and API_KEY_VARIABLE not in env else []
+    if options.nodes.several:
+        fixed.setdefault("VLLM_HOST_IP", options.nodes.addresses[options.rank])
     return ContainerSpec(
         name=container_name(recipe.name),
         image=keys.container,
         entrypoint="/bin/bash",
         command=("-c", script),
-        env=tuple((name, value) for name, value in env.items() if "$" not in value),
-        env_from_host=tuple(name for name in from_host if name not in env),
-        mounts=_build_mounts(recipe, environ),
+        env=tuple(fixed.items()),
+        env_from_host=tuple(from_host),
+        mounts=(*_build_mounts(recipe, environ), *(mod.mount for mod in mods)),
         ports=ports,
-        network=options.network or keys.network,
+        network=_choose_network(recipe, options),
         gpus=_build_gpus(keys.gpus) if options.use_gpus else None,
         ipc=keys.ipc,
         shm_size_bytes=size_in_bytes(keys.shm_size),
@@ -136,16 +155,53 @@ def container_name(recipe_name: str) -> str:
     return name if re.match(r"[A-Za-z0-9].", name) else f"recipe-{name}"
 
 
-def _refuse_what_would_be_dropped(recipe: Recipe) -> None:
+def _refuse_wrong_machines(recipe: Recipe, options: LaunchOptions) -> None:
     keys = recipe.keys
-    if keys.cluster_only:
-        raise Refused(f"{recipe.name} is cluster_only: it needs several machines, this is one")
-    if keys.mods:
+    if keys.cluster_only and not options.nodes.several:
         raise Refused(
-            f"{recipe.name} needs mods ({', '.join(keys.mods)}), and mods are not applied: "
-            "without its patches the image would serve something else",
-            hint="build the patches into an image, and name that image in container:",
+            f"{recipe.name} is cluster_only: it needs several machines, this is one",
+            hint="spark-recipe render --nodes HEAD,WORKER shows what each of them would run",
         )
+    if keys.solo_only and options.nodes.several:
+        raise Refused(f"{recipe.name} is solo_only: it runs on one machine")
+
+
+def _choose_network(recipe: Recipe, options: LaunchOptions) -> str:
+    """Machines talk to each other on ports of their choice: several need the host's network."""
+    if options.nodes.several:
+        return "host"
+    return options.network or recipe.keys.network
+
+
+def build_gang(
+    recipe: Recipe, options: LaunchOptions, environ: Mapping[str, str]
+) -> tuple[Deployment, ...]:
+    """One deployment for each machine; as many machines as the command's parallel sizes take.
+
+    Raises:
+        Refused: they take more machines than there are.
+    """
+    if not options.nodes.several:
+        return (build_deployment(recipe, options, environ),)
+    head = build_deployment(recipe, options, environ)
+    if options.nodes.ray:
+        return (head,)
+    serve = parse_serve(head.command)
+    try:
+        needed = rules.count_needed(serve) if serve else len(options.nodes.addresses)
+    except ValueError as error:
+        raise UsageError(f"{recipe.name}: a parallel size is not a number: {error}") from error
+    given = options.nodes.addresses
+    if needed > len(given):
+        raise Refused(
+            f"{recipe.name}: its parallel sizes take {needed} machines, and --nodes names "
+            f"{len(given)}",
+            hint="name more machines, or --set tensor_parallel=N",
+        )
+    used = replace(options, nodes=Nodes(given[:needed]))
+    return tuple(
+        build_deployment(recipe, replace(used, rank=rank), environ) for rank in range(needed)
+    )
 
 
 def _render_command(
@@ -155,16 +211,19 @@ def _render_command(
     # Outside a container nothing stands between a server that listens everywhere and the network.
     if not options.in_container and "host" in recipe.command.names:
         values["host"] = options.listen
-    if solo.PARAMETER in recipe.command.names and parameters[solo.PARAMETER].origin != "--set":
-        values[solo.PARAMETER] = 1
+    if _counts_machines(recipe, parameters) and not options.nodes.several:
+        values[rules.PARAMETER] = 1
     try:
-        command = fill_template(recipe.command, values)
+        command = recipe.command.fill(values)
     except (ValueError, TypeError) as error:
         raise UsageError(
             f"{recipe.name}: a parameter does not go with its format: {error}"
         ) from error
     command = append_arguments(command, _and_words(options.extra_arguments))
-    command = solo.strip_executor(command)
+    if recipe.form is not Form.STRUCTURED:
+        command = rules.apply_nodes(command, options.nodes)
+    command = append_arguments(command, rules.node_arguments(options.nodes, options.rank))
+    command = "\n".join([*(_as_step(step) for step in recipe.keys.setup), command])
     if not options.in_container:
         serve = parse_serve(command)
         if serve is None and "host" not in recipe.command.names:
@@ -176,6 +235,22 @@ def _render_command(
         if serve is not None and serve.host != options.listen:
             command = append_arguments(command, ["--host", options.listen])
     return command
+
+
+def _counts_machines(recipe: Recipe, parameters: Mapping[str, Parameter]) -> bool:
+    """Version 1 counts machines with `tensor_parallel`, unless the user has set it."""
+    found = parameters.get(rules.PARAMETER)
+    own = recipe.paths.get(rules.PARAMETER)
+    if recipe.form is not Form.VERSION_1 or found is None or own is None:
+        return False
+    return found.origin == recipe.origin(own)
+
+
+def _as_step(step: str) -> str:
+    """A step that ends the script when it fails; several lines count as one."""
+    text = step.strip()
+    alone = "\n" not in text and "#" not in text and not text.endswith("\\")
+    return f"{text} || exit" if alone else f"{{\n{text}\n}} || exit"
 
 
 def _and_words(arguments: Sequence[str]) -> list[str]:

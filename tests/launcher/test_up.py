@@ -18,6 +18,7 @@ from spark_vllm_docker.launcher.images import ImageSource
 from spark_vllm_docker.launcher.start import Launch, UpRequest, start_deployment
 from spark_vllm_docker.launcher.targets import choose_target
 from spark_vllm_docker.recipe.load import parse_recipe
+from spark_vllm_docker.recipe.overrides import Override, Overrides
 from spark_vllm_docker.render.build import LaunchOptions, build_deployment
 from spark_vllm_docker.render.deployment import Deployment
 from spark_vllm_docker.render.spec import ContainerSpec
@@ -30,7 +31,8 @@ RECIPE = parse_recipe(
 
 
 def deployment(*sets: tuple[str, str]) -> Deployment:
-    return build_deployment(RECIPE, LaunchOptions(sets=sets), {"HOME": "/home/u"})
+    overrides = Overrides(tuple(Override(name, value, "--set") for name, value in sets))
+    return build_deployment(RECIPE, LaunchOptions(overrides=overrides), {"HOME": "/home/u"})
 
 
 def up(

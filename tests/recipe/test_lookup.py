@@ -7,7 +7,7 @@ import pytest
 from spark_vllm_docker.errors import RecipeNotFound, UsageError
 from spark_vllm_docker.recipe.load import parse_recipe
 from spark_vllm_docker.recipe.lookup import find_recipe, find_recipes
-from spark_vllm_docker.recipe.overrides import parse_set, resolve_parameters
+from spark_vllm_docker.recipe.overrides import Override, parse_set, resolve_parameters
 
 
 def test_a_shipped_recipe_is_found_by_name() -> None:
@@ -53,12 +53,12 @@ RECIPE = parse_recipe(
 
 def test_a_parameter_remembers_where_it_came_from() -> None:
     assert str(resolve_parameters(RECIPE, [])["port"].origin) == "a.yaml:5:3"
-    assert resolve_parameters(RECIPE, [("port", "2")])["port"].origin == "--set"
+    assert resolve_parameters(RECIPE, [parse_set("port=2")])["port"].origin == "--set"
 
 
 def test_an_override_that_nothing_uses_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"has no \{prot\}; did you mean 'port'\?") as caught:
-        resolve_parameters(RECIPE, [("prot", "2")])
+        resolve_parameters(RECIPE, [parse_set("prot=2")])
     assert "-- --prot" in caught.value.hint
 
 
@@ -69,4 +69,4 @@ def test_a_malformed_override(text: str) -> None:
 
 
 def test_a_value_may_hold_anything() -> None:
-    assert parse_set("a=b=c d") == ("a", "b=c d")
+    assert parse_set("a=b=c d") == Override("a", "b=c d", "--set")

@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_vllm_docker.errors import InvalidRecipe, Refused, UsageError
-from spark_vllm_docker.recipe.load import Recipe, load_recipe, parse_recipe
+from spark_vllm_docker.recipe.load import load_recipe, parse_recipe
 from spark_vllm_docker.recipe.lookup import find_recipe
+from spark_vllm_docker.recipe.overrides import Overrides, parse_set
+from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.recipe.serve import parse_serve
 from spark_vllm_docker.render.build import LaunchOptions, build_deployment, container_name
 from spark_vllm_docker.render.deployment import Deployment
@@ -22,6 +24,10 @@ from .docker_run_reader import bash_words, read_docker_run
 
 ENVIRON = {"HOME": "/home/u", "HF_TOKEN": "hf_secret_value"}
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def port(number: int | str) -> Overrides:
+    return Overrides((parse_set(f"port={number}"),))
 
 
 def recipe(extra: str = "", command: str = "vllm serve m --port {port} --host {host}") -> Recipe:
@@ -84,7 +90,7 @@ def test_by_default_the_port_is_published_on_loopback_only() -> None:
 
 
 def test_an_override_moves_flag_port_and_endpoint_together() -> None:
-    deployment = omni(sets=(("port", "9000"),))
+    deployment = omni(overrides=port(9000))
     assert "--port 9000" in deployment.command
     assert deployment.spec.ports[0].host == 9000
     assert deployment.endpoint == "http://127.0.0.1:9000"
@@ -155,7 +161,7 @@ def test_docker_run_read_back_equals_docker_py(spec: ContainerSpec) -> None:
 def test_the_digest_is_about_what_runs() -> None:
     one, same = build().spec, build().spec
     assert one.digest() == same.digest()
-    assert one.digest() != build(sets=(("port", "1"),)).spec.digest()
+    assert one.digest() != build(overrides=port(1)).spec.digest()
     assert one.digest() != build(recipe("env: {A: b}\n")).spec.digest()
     assert dict(one.labels)["spark-recipe.spec"] == one.digest()
 
@@ -245,7 +251,7 @@ def test_a_variable_of_the_recipe_wins_over_the_hosts() -> None:
 
 def test_an_override_keeps_the_type_of_its_default() -> None:
     what = recipe(command="vllm serve m --port {port:d} --host {host}")
-    assert "--port 9 " in build(what, sets=(("port", "9"),)).command
+    assert "--port 9 " in build(what, overrides=port(9)).command
 
 
 def test_an_ipv6_address_is_bracketed() -> None:
@@ -268,9 +274,9 @@ def test_without_a_container_an_unknown_server_is_refused() -> None:
     ("extra", "options", "message"),
     [
         ("cluster_only: true\n", {}, "needs several machines"),
-        ("mods: [mods/x]\n", {}, "mods are not applied"),
+        ("mods: [mods/x]\n", {}, "there is no mods/x/run.sh beside the recipe"),
         ("", {"network": "host", "listen": "0.0.0.0"}, "--listen has no effect"),
-        ("", {"sets": (("port", "many"),)}, "not a number"),
+        ("", {"overrides": port("many")}, "not a number"),
         ("", {"extra_arguments": ("a\0b",)}, "NUL"),
     ],
 )

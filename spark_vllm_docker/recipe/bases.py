@@ -1,0 +1,70 @@
+"""`extends:` and `include:`: the other files that a recipe stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from spark_vllm_docker.errors import InvalidRecipe, RecipeNotFound
+from spark_vllm_docker.findings import Finding, Severity
+from spark_vllm_docker.recipe.lookup import SUFFIXES, find_recipe
+from spark_vllm_docker.recipe.source import Source, parse_yaml, read_text
+
+MAX_DEPTH = 8
+
+Lay = Callable[[Source | None, Source], Source]
+"""(what the files below say, this file) → both."""
+
+
+def read_bases(source: Source, path: Path, key: str, lay: Lay) -> Source:
+    """The file on top of the one that its `key` names, and so on down.
+
+    Raises:
+        InvalidRecipe: a base is not there, is no recipe of this form, or stands on itself.
+    """
+    return _read(source, path, key, lay, (path,))
+
+
+def _read(source: Source, path: Path, key: str, lay: Lay, chain: tuple[Path, ...]) -> Source:
+    data: Any = source.data
+    name = data.get(key) if isinstance(data, dict) else None
+    if not isinstance(name, str):
+        return lay(None, source)
+    below = _find(name, path, key, source)
+    if any(_same(below, seen) for seen in chain):
+        way = " → ".join(file.stem for file in (*chain, below))
+        raise _fault(source, key, f"{key}: the recipe stands on itself: {way}")
+    if len(chain) >= MAX_DEPTH:
+        raise _fault(source, key, f"{key}: more than {MAX_DEPTH} recipes on top of each other")
+    base = parse_yaml(read_text(below), str(below))
+    if not isinstance(base.data, dict) or ("command" in base.data and key == "extends"):
+        fix = f"spark-recipe convert {below}"
+        raise _fault(source, key, f"{key}: {below} is no structured recipe", fix)
+    return lay(_read(base, below, key, lay, (*chain, below)), source)
+
+
+def _find(name: str, path: Path, key: str, source: Source) -> Path:
+    """`include:` takes a file of the same folder only; `extends:` also knows recipes by name."""
+    if key == "include" and ("/" in name or name.startswith(("@", "."))):
+        fix = "copy that recipe beside this one, and name it without its folder"
+        raise _fault(source, key, f"{key}: '{name}' is not a recipe in the same folder", fix)
+    for suffix in ("", *SUFFIXES):
+        beside = path.parent / f"{name}{suffix}"
+        if beside.is_file():
+            return beside
+    if key == "extends":
+        try:
+            return find_recipe(name)
+        except RecipeNotFound as error:
+            raise _fault(source, key, f"{key}: {error.message}", error.hint) from error
+    raise _fault(source, key, f"{key}: there is no recipe '{name}' beside {path.name}")
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
+
+
+def _fault(source: Source, key: str, message: str, fix: str = "") -> InvalidRecipe:
+    where = source.where((key,), value=True)
+    return InvalidRecipe([Finding("REC017", Severity.ERROR, message, where, fix)])

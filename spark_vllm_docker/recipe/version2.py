@@ -1,0 +1,253 @@
+"""Version-2 recipe file (the format of sparkrun) → `Recipe`.
+
+Facts of the format: the model is a parameter; `{key}` is a placeholder where the key is known and
+stays where it is not; a value may hold placeholders itself; without `command` one is built from
+`defaults`; `include:` merges a file of the same folder; the entries of `overrides:` whose `when:`
+holds are laid over `defaults` and `env` in order; values in `env` are literal.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from spark_vllm_docker.catalog.flags import find_release
+from spark_vllm_docker.catalog.image_versions import read_vllm_version
+from spark_vllm_docker.findings import Finding, Severity, Where, did_you_mean
+from spark_vllm_docker.recipe.bases import read_bases
+from spark_vllm_docker.recipe.conditions import find_layers
+from spark_vllm_docker.recipe.faults import (
+    drop_foreign,
+    raise_sorted,
+    say_not_acted_on,
+    validate_keys,
+)
+from spark_vllm_docker.recipe.flag_command import MODEL, FlagCommand, flag_name
+from spark_vllm_docker.recipe.merge import lift, merge_sources
+from spark_vllm_docker.recipe.models import Keys, Version2
+from spark_vllm_docker.recipe.recipe import Form, Recipe
+from spark_vllm_docker.recipe.source import KeyPath, Source
+from spark_vllm_docker.recipe.template import Template, fill_template, parse_version2
+from spark_vllm_docker.recipe.template_command import CommandPlaces, TemplateCommand
+
+RUNTIMES = ("", "vllm", "vllm-distributed", "vllm-ray", "eugr-vllm")
+_NAMES = {
+    "tensor_parallel": "-tp",
+    "pipeline_parallel": "-pp",
+    "data_parallel": "data-parallel-size",
+}
+_ONE_MACHINE = "distributed_executor_backend"
+_NESTING = 8
+
+
+def read_version2(source: Source, path: Path, hardware: str) -> Recipe:
+    """Merge what the file includes, lay its overrides over it, check the result.
+
+    Raises:
+        InvalidRecipe: with every fault of the file.
+    """
+    merged = read_bases(source, path, "include", _lay)
+    layers, notes = find_layers(merged, hardware)
+    for index in layers:
+        layer = lift(merged, ("overrides", index))
+        merged = merge_sources(merged, layer, _same_name, layer=f"overrides[{index}]")
+    data, foreign = drop_foreign(merged, Version2)
+    keys, findings = validate_keys(Version2, data, merged)
+    findings += _check_runtime(merged)
+    if findings or keys is None:
+        raise_sorted([*findings, *source.duplicates, *foreign], path)
+    values = _resolve({MODEL: keys.model, **keys.defaults})
+    command, told = _build_command(keys, values, merged)
+    names = set(command.names) if isinstance(command, TemplateCommand) else set(values)
+    steps, skipped = _find_steps(keys, values, merged)
+    if isinstance(command, FlagCommand):
+        shown, paths = command.values, _flag_paths(keys)
+    else:
+        shown = {name: values[name] for name in values if name in names}
+        paths = {name: ("defaults", name) for name in shown}
+    return Recipe(
+        file=path,
+        form=Form.VERSION_2,
+        keys=_build_keys(keys, path, steps),
+        command=command,
+        values=shown,
+        paths={**paths, MODEL: (MODEL,)},
+        source=merged,
+        notes=(*source.duplicates, *notes, *foreign, *told, *skipped),
+        hardware=hardware,
+        unused=tuple(
+            name for name in keys.defaults if name not in names and not _used_in_values(name, keys)
+        )
+        if isinstance(command, TemplateCommand)
+        else (),
+    )
+
+
+def _lay(base: Source | None, over: Source) -> Source:
+    """As `include:` merges: entries of `overrides` add up, the base's first."""
+    if base is None:
+        return over
+    both = merge_sources(base, over, _same_name)
+    below: Any = base.data
+    mine: Any = over.data
+    if isinstance(below.get("overrides"), list) and isinstance(mine.get("overrides"), list):
+        both.data["overrides"] = [*below["overrides"], *mine["overrides"]]  # type: ignore[index]
+    return both
+
+
+def _same_name(section: str, name: str) -> str:
+    del section
+    return name
+
+
+def _check_runtime(source: Source) -> list[Finding]:
+    data: Any = source.data
+    runtime = data.get("runtime", "") if isinstance(data, dict) else ""
+    if runtime in RUNTIMES or not isinstance(runtime, str):
+        return []
+    where = source.where(("runtime",), value=True)
+    message = f"runtime: '{runtime}' is not vLLM, the only one that spark-recipe starts"
+    close = did_you_mean(runtime, RUNTIMES)
+    if isinstance(data.get("command"), str):
+        return []  # a command says itself what it starts
+    return [Finding("REC020", Severity.ERROR, message + close, where, "write a command:")]
+
+
+def _build_command(
+    keys: Version2, values: dict[str, object], source: Source
+) -> tuple[TemplateCommand | FlagCommand, list[Finding]]:
+    if keys.command is None:
+        return _command_of_defaults(keys, values, source)
+    known = frozenset(values)
+    scan = partial(_scan, known=known, doubled="{{" in keys.command)
+    template = scan(keys.command)
+    command = TemplateCommand(keys.command, template, scan, source)
+    return command, _check_template(keys.command, known, source)
+
+
+def _scan(text: str, known: frozenset[str], *, doubled: bool) -> Template:
+    return parse_version2(text, known, doubled=doubled)
+
+
+def _check_template(text: str, known: frozenset[str], source: Source) -> list[Finding]:
+    place = CommandPlaces(source).find
+    findings = []
+    for at, name in _unknown_names(text, known):
+        message = f"command: {{{name}}} has no value and stays as it is{did_you_mean(name, known)}"
+        fix = f"add '{name}:' to defaults"
+        findings.append(Finding("REC007", Severity.WARNING, message, place(at), fix))
+    if "{{" in text:
+        message = "command: doubled braces are the older spelling; write single ones"
+        findings.append(Finding("REC021", Severity.NOTE, message, place(text.index("{{"))))
+    return findings
+
+
+def _unknown_names(text: str, known: frozenset[str]) -> list[tuple[int, str]]:
+    template = parse_version2(text, _Every(), doubled="{{" in text)
+    return [
+        (part.offset, part.name)
+        for part in template.parts
+        if not isinstance(part, str)
+        and part.name not in known
+        and text[part.offset - 1 : part.offset] != "$"
+    ]
+
+
+class _Every(frozenset[str]):
+    """Knows every name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def _command_of_defaults(
+    keys: Version2, values: dict[str, object], source: Source
+) -> tuple[FlagCommand, list[Finding]]:
+    """Every default that is a flag of vLLM. What is none is told, not dropped in silence."""
+    version = read_vllm_version(keys.container) or ""
+    flags: list[tuple[str, object]] = []
+    places: dict[str, tuple[Where, Where]] = {
+        MODEL: (source.where((MODEL,)), source.where((MODEL,), value=True)),
+        "": (source.start, source.start),
+    }
+    told = []
+    known = find_release("").flags
+    if keys.model_revision:
+        flags.append(("revision", keys.model_revision))
+        path: KeyPath = ("model_revision",)
+        places["revision"] = (source.where(path), source.where(path, value=True))
+    for name in keys.defaults:
+        path = ("defaults", name)
+        key = _NAMES.get(name, name)
+        if name == _ONE_MACHINE:
+            continue
+        if f"--{flag_name(key, '').partition('.')[0]}" not in known and not key.startswith("-"):
+            shown = [flag.lstrip("-").replace("-", "_") for flag in known]
+            message = f"defaults.{name}: no flag of vLLM, and nothing uses it"
+            message += did_you_mean(name, shown)
+            told.append(Finding("REC008", Severity.WARNING, message, source.where(path)))
+            continue
+        flags.append((key, values[name]))
+        places[key] = (source.where(path), source.where(path, value=True))
+    return FlagCommand(version, keys.model, tuple(flags), places), told
+
+
+def _flag_paths(keys: Version2) -> dict[str, KeyPath]:
+    paths: dict[str, KeyPath] = {
+        flag_name(_NAMES.get(name, name), ""): ("defaults", name) for name in keys.defaults
+    }
+    return paths | {"revision": ("model_revision",)}
+
+
+def _resolve(values: dict[str, Any]) -> dict[str, object]:
+    """Values whose own placeholders are filled: `base: http://localhost:{port}`."""
+    known = frozenset(values)
+    for _ in range(_NESTING):
+        filled = {name: _fill(value, values, known, name) for name, value in values.items()}
+        if filled == values:
+            break
+        values = filled
+    return values
+
+
+def _fill(value: object, values: dict[str, Any], known: frozenset[str], name: str) -> object:
+    if not isinstance(value, str) or "{" not in value:
+        return value
+    others = known - {name}
+    return fill_template(parse_version2(value, others, doubled=False), values)[:4096]
+
+
+def _used_in_values(name: str, keys: Version2) -> bool:
+    texts = [*keys.defaults.values(), *keys.pre_exec]
+    return any(isinstance(text, str) and f"{{{name}}}" in text for text in texts)
+
+
+def _find_steps(
+    keys: Version2, values: dict[str, object], source: Source
+) -> tuple[list[str], list[Finding]]:
+    """The steps before the server, and what of `pre_exec` is not acted on: files to be copied."""
+    known = frozenset(values)
+    steps = [step for step in keys.pre_exec if isinstance(step, str)]
+    filled = [fill_template(parse_version2(step, known, doubled=False), values) for step in steps]
+    if len(steps) == len(keys.pre_exec):
+        return filled, []
+    why = ": its files are not copied into the container"
+    return filled, [say_not_acted_on("pre_exec", source, why)]
+
+
+def _build_keys(keys: Version2, path: Path, steps: list[str]) -> Keys:
+    metadata = keys.metadata
+    tags = metadata.get("tags")
+    description = keys.description or str(metadata.get("description") or "")
+    shared = keys.model_dump(include=set(Keys.model_fields) - {"name", "description"})
+    shared["solo_only"] = keys.solo_only or keys.max_nodes == 1 or keys.mode == "solo"
+    shared["cluster_only"] = keys.cluster_only or keys.min_nodes > 1 or keys.mode == "cluster"
+    return Keys(
+        **shared,
+        name=keys.name or path.stem,
+        description=description.strip(),
+        tags=[str(tag) for tag in tags] if isinstance(tags, list) else [],
+        setup=steps,
+        env_is_literal=True,
+    )
