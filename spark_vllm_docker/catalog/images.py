@@ -14,8 +14,9 @@ from spark_vllm_docker.catalog.shipped import find_shipped
 class BuildableImage:
     """An image of `launch/images/`: `repository:tag` is built from `folder`.
 
-    `tag_build_arg` is the Dockerfile argument that gets the tag. `prepare` is a script that runs on
-    the host before the build and puts the context together.
+    `tag_build_arg` is the Dockerfile argument that gets the tag, or empty. `prepare` is a script
+    that runs on the host before the build and puts the context together; without one the folder
+    is the context. With `keep_existing` an image that is there is never built again.
     """
 
     repository: str
@@ -24,6 +25,7 @@ class BuildableImage:
     default_tag: str
     tag_build_arg: str
     prepare: str
+    keep_existing: bool
 
 
 def load_buildable_images() -> dict[str, BuildableImage]:
@@ -36,8 +38,9 @@ def load_buildable_images() -> dict[str, BuildableImage]:
             folder=file.parent,
             about=data["about"],
             default_tag=str(data["default_tag"]),
-            tag_build_arg=data["tag_build_arg"],
-            prepare=data["prepare"],
+            tag_build_arg=data.get("tag_build_arg", ""),
+            prepare=data.get("prepare", ""),
+            keep_existing=data.get("keep_existing", False),
         )
         images[image.repository] = image
     return images

@@ -27,7 +27,8 @@ def command(recipes: tuple[str, ...], form: str, as_json: bool) -> int:
     """
     from spark_vllm_docker.findings import Severity
 
-    found = {file: _check(file) for file in _find_files(recipes)}
+    names: dict[str, Path] = {}
+    found = {file: _check(file, names) for file in _find_files(recipes)}
     click.echo(_render("json" if as_json else form, found))
     errors = [f for findings in found.values() for f in findings if f.severity is Severity.ERROR]
     return 1 if errors else 0
@@ -48,9 +49,12 @@ def _render(form: str, found: dict[Path, list[Finding]]) -> str:
     return forms[form](found)
 
 
-def _check(file: Path) -> list[Finding]:
-    """The findings for each kind of hardware that the recipe tells apart."""
+def _check(file: Path, names: dict[str, Path]) -> list[Finding]:
+    """The findings for each kind of hardware that the recipe tells apart, and for a name that an
+    earlier file has: of the two, only one can run.
+    """
     from spark_vllm_docker.errors import InvalidRecipe
+    from spark_vllm_docker.findings import Finding, Severity
     from spark_vllm_docker.recipe.load import load_recipe
 
     try:
@@ -64,6 +68,11 @@ def _check(file: Path) -> list[Finding]:
         except InvalidRecipe as error:
             more = list(error.findings)
         findings += [finding for finding in more if finding not in findings]
+    first = names.setdefault(recipe.name, file)
+    if first != file:
+        message = f"name: {first} has the name '{recipe.name}' too; only one of them can run"
+        where = recipe.source.where(("name",), value=True)
+        findings.append(Finding("REC016", Severity.WARNING, message, where))
     return findings
 
 

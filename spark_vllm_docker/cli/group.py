@@ -12,7 +12,10 @@ from spark_vllm_docker.findings import did_you_mean
 VERBS = {
     "list": "Recipes that can be started by name.",
     "show": "A recipe's parameters, where each comes from, and what would run.",
+    "new": "Write a starter recipe for a model.",
     "check": "Show every fault of recipe files, each at its line.",
+    "convert": "Write a recipe of another form as a structured one.",
+    "schema": "The JSON Schema of recipes, for editors.",
     "flags": "The flags of `vllm serve` in a release, and what changed.",
     "render": "Print what `up` would run: command, script, docker run or docker-py.",
     "up": "Start a recipe, watch it to ready, prove it.",

@@ -78,6 +78,11 @@ def _build_if_changed(engine: Engine, reference: str, context: Path, emit: Emit)
 def _build_own_if_changed(
     engine: Engine, reference: str, image: BuildableImage, environ: Mapping[str, str], emit: Emit
 ) -> None:
+    if image.keep_existing and engine.find_image(reference) is not None:
+        return
+    if not image.prepare:
+        _build_if_changed(engine, reference, image.folder, emit)
+        return
     tag = split_reference(reference)[1] or image.default_tag
     key = _hash_folder(image.folder)
     if _is_current(engine, reference, key):

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from spark_vllm_docker.findings import did_you_mean
-from spark_vllm_docker.plan.arguments import Given
+from spark_vllm_docker.recipe.arguments import Given
 from spark_vllm_docker.recipe.command import Argument
 
 _HUMAN = re.compile(r"(-1|\d+|\d+[KMGTkmgt]|\d+\.\d+[kmgt])")

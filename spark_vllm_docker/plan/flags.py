@@ -14,8 +14,8 @@ from spark_vllm_docker.catalog.flags import (
 )
 from spark_vllm_docker.catalog.image_versions import read_vllm_version
 from spark_vllm_docker.findings import Finding, Severity, did_you_mean
-from spark_vllm_docker.plan.arguments import Arguments, Given, read_arguments
 from spark_vllm_docker.plan.flag_values import find_value_fault
+from spark_vllm_docker.recipe.arguments import Arguments, Given, read_arguments
 from spark_vllm_docker.recipe.recipe import Recipe
 
 _PARSERS = {"--tool-call-parser": "tool_call_parser", "--reasoning-parser": "reasoning_parser"}

@@ -1,8 +1,7 @@
 """Name of a recipe → its file.
 
 A name is tried, in this order, as a path, as a path without its suffix, under `./recipes`, under
-each
-folder of `SPARK_RECIPE_PATH`, and among the shipped recipes. Folders may be nested:
+each folder of `SPARK_RECIPE_PATH`, and among the shipped recipes. Folders may be nested:
 `4x-spark-cluster/minimax` and `minimax` both find `recipes/4x-spark-cluster/minimax.yaml`.
 """
 
@@ -23,21 +22,27 @@ def find_recipe(name: str, environ: Mapping[str, str] | None = None) -> Path:
     """The file of a recipe.
 
     Raises:
-        RecipeNotFound: with the folders searched and the closest known name.
+        RecipeNotFound: with the folders searched and the closest known name; or with the files,
+        when several of one folder have the name: none of them is chosen.
     """
     for candidate in _as_paths(Path(name)):
         if candidate.is_file():
             return candidate
     folders = search_folders(environ)
     for folder in folders:
-        for candidate in _as_paths(folder / name):
-            if candidate.is_file():
-                return candidate
+        here = [candidate for candidate in _as_paths(folder / name) if candidate.is_file()]
+        if len(here) > 1:
+            raise _ambiguous(name, here)
+        if here:
+            return here[0]
         if "/" not in name:
             nested = [
                 p for s in ("", *SUFFIXES) for p in sorted(folder.glob(f"**/{_literal(name)}{s}"))
             ]
-            if files := [p for p in nested if p.is_file() and p.suffix in SUFFIXES]:
+            files = [p for p in nested if p.is_file() and p.suffix in SUFFIXES]
+            if len(files) > 1:
+                raise _ambiguous(name, files)
+            if files:
                 return files[0]
     known = {path.stem for folder in folders for path in find_recipes(folder)}
     places = ", ".join(str(folder) for folder in folders)
@@ -45,6 +50,11 @@ def find_recipe(name: str, environ: Mapping[str, str] | None = None) -> Path:
         f"there is no recipe '{name}'{did_you_mean(Path(name).stem, sorted(known))}",
         hint=f"spark-recipe list; searched: {places}",
     )
+
+
+def _ambiguous(name: str, files: list[Path]) -> RecipeNotFound:
+    shown = ", ".join(str(file) for file in files)
+    return RecipeNotFound(f"'{name}' could be {shown}", hint=f"spark-recipe … {files[0]}")
 
 
 def search_folders(environ: Mapping[str, str] | None = None) -> list[Path]:

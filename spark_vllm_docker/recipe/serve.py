@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_vllm_docker.recipe.shell import Line, SimpleCommand, Word, scan_shell
+from spark_vllm_docker.recipe.shell import Word, find_command, scan_shell
 
 UNKNOWN = "\0"
 """Stands for a word whose value only bash knows, such as `$MODEL`."""
@@ -85,7 +85,7 @@ class ServeCommand:
 
 def parse_serve(command: str) -> ServeCommand | None:
     """The last `vllm serve` of a command, or None when the command starts something else."""
-    found = _find(scan_shell(command))
+    found = find_command(scan_shell(command), "vllm", "serve")
     if found is None:
         return None
     simple, at = found
@@ -95,7 +95,7 @@ def parse_serve(command: str) -> ServeCommand | None:
 
 def find_serve_words(command: str) -> tuple[Word, ...] | None:
     """The words after the last `vllm serve`, with their places; None for another command."""
-    found = _find(scan_shell(command))
+    found = find_command(scan_shell(command), "vllm", "serve")
     return None if found is None else found[0].words[found[1] + 2 :]
 
 
@@ -107,7 +107,7 @@ def append_arguments(command: str, arguments: Sequence[str]) -> str:
     if not arguments:
         return text
     line = scan_shell(text)
-    found = _find(line)
+    found = find_command(line, "vllm", "serve")
     if found is not None:
         end = found[0].words[-1].end
     else:
@@ -133,7 +133,7 @@ def exec_serve(command: str) -> str:
     in the background or in a pipe, or the text holds what the scanner does not understand.
     """
     line = scan_shell(command)
-    found = _find(line)
+    found = find_command(line, "vllm", "serve")
     if found is None or not line.plain:
         return command
     simple, at = found
@@ -144,13 +144,3 @@ def exec_serve(command: str) -> str:
         return command
     start = simple.words[at].start
     return f"{command[:start]}exec {command[start:]}"
-
-
-def _find(line: Line) -> tuple[SimpleCommand, int] | None:
-    """The last simple command with the words `vllm serve`, and where in it they stand."""
-    for simple in reversed(line.commands):
-        values = [word.value for word in simple.words]
-        for at in range(len(values) - 1):
-            if values[at].rpartition("/")[2] == "vllm" and values[at + 1] == "serve":
-                return simple, at
-    return None

@@ -75,6 +75,19 @@ def scan_shell(text: str) -> Line:
     return Line(tuple(commands), not _BEYOND.search(text), comment_at)
 
 
+def find_command(line: Line, *names: str) -> tuple[SimpleCommand, int] | None:
+    """The last simple command with these words in a row (a path before the first counts as it), and
+    where in it they stand.
+    """
+    for simple in reversed(line.commands):
+        values = [word.value for word in simple.words]
+        for at in range(len(values) - len(names) + 1):
+            first = values[at].rpartition("/")[2]
+            if (first, *values[at + 1 : at + len(names)]) == names:
+                return simple, at
+    return None
+
+
 def _skip_target(text: str, at: int) -> int:
     """The end of the word that a redirection goes to."""
     if found := _BLANK.match(text, at):

@@ -6,6 +6,7 @@ place: duplicate keys, merge keys, tags that make Python objects, files that are
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,11 @@ def parse_yaml(text: str, file: str) -> Source:
     if node is None:
         raise _fault(Where(file), "the file is empty; a recipe is a mapping of keys")
     return _Reader(file, text).read(node)
+
+
+def scan_tokens(text: str) -> Iterator[Any]:
+    """The YAML tokens of a text that has been parsed before."""
+    return iter(yaml.scan(text, Loader=Loader))
 
 
 def _check_size(text: str, file: str) -> None:
