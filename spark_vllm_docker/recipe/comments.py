@@ -9,6 +9,8 @@ import yaml
 
 from spark_vllm_docker.recipe.source import KeyPath, Source, scan_tokens
 
+_WITHOUT_TEXT = (yaml.BlockEndToken, yaml.StreamStartToken, yaml.StreamEndToken)
+
 
 @dataclass(slots=True)
 class Comments:
@@ -30,14 +32,13 @@ def read_comments(source: Source) -> Comments:
     for path, where in source.keys.items():
         if where.file == source.file:
             keys.setdefault(where.line, path)
-    inside = _block_lines(source)
-    ends = _token_ends(source.text)
+    ends, inside = _scan(source.text)
     pending: list[str] = []
     for number, row in enumerate(source.text.splitlines(), start=1):
         text = row.strip()
         if number in inside:
             continue
-        if text.startswith("#") and number not in ends:
+        if text.startswith("#") and not ends.get(number):
             pending.append(text)
         elif not text and pending and not comments.above and not comments.head:
             comments.head, pending = pending, []
@@ -52,26 +53,17 @@ def read_comments(source: Source) -> Comments:
     return comments
 
 
-def _block_lines(source: Source) -> set[int]:
-    rows = source.text.splitlines()
-    inside: set[int] = set()
-    for path, indent in source.blocks.items():
-        start = source.values[path]
-        if start.file != source.file:
-            continue
-        for number in range(start.line + 1, len(rows) + 1):
-            row = rows[number - 1]
-            if row.strip() and len(row) - len(row.lstrip()) < indent:
-                break
-            inside.add(number)
-    return inside
-
-
-def _token_ends(text: str) -> dict[int, int]:
-    """Line → the column behind its last token."""
+def _scan(text: str) -> tuple[dict[int, int], set[int]]:
+    """Line → the column behind its last token, and the lines that only continue a scalar."""
     ends: dict[int, int] = {}
+    inside: set[int] = set()
     for token in scan_tokens(text):
-        if not isinstance(token, (yaml.BlockEndToken, yaml.StreamEndToken)):
-            mark = token.end_mark
-            ends[mark.line + 1] = max(mark.column, ends.get(mark.line + 1, 0))
-    return ends
+        if isinstance(token, _WITHOUT_TEXT):
+            continue
+        first, last = token.start_mark, token.end_mark
+        ends[last.line + 1] = max(last.column, ends.get(last.line + 1, 0))
+        if isinstance(token, yaml.ScalarToken):
+            # A block's end is at the start of the line that follows it.
+            whole = last.line if last.column == 0 else last.line + 1
+            inside |= set(range(first.line + 2, whole + 1))
+    return ends, inside

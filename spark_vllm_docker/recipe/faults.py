@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -135,7 +135,8 @@ def _describe(detail: ErrorDetails, path: KeyPath, model: type[BaseModel]) -> tu
     if kind == "missing":
         return "REC002", f"the key '{detail['loc'][-1]}' is missing"
     if kind == "extra_forbidden":
-        return "REC003", f"{key}: unknown key{did_you_mean(key, model.model_fields)}"
+        known = model.model_fields if len(path) == 1 else _inner_fields(model)
+        return "REC003", f"{key}: unknown key{did_you_mean(str(path[-1]), known)}"
     found = _name_of(detail["input"])
     if kind == "literal_error":
         expected = str(detail["ctx"]["expected"])
@@ -147,6 +148,19 @@ def _describe(detail: ErrorDetails, path: KeyPath, model: type[BaseModel]) -> tu
         prefix = f"{key}: " if key else ""
         return "REC004", f"{prefix}expected {expected}, found {found}"
     return "REC005", f"{key}: {_lower(detail['msg'])}, found {found}"
+
+
+def _inner_fields(model: type[BaseModel]) -> set[str]:
+    """The keys of the models inside a model."""
+    names: set[str] = set()
+    todo: list[Any] = [field.annotation for field in model.model_fields.values()]
+    while todo:
+        annotation = todo.pop()
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            fields = annotation.model_fields.items()
+            names |= {field.alias or name for name, field in fields}
+        todo += get_args(annotation)
+    return names
 
 
 def _name_of(value: object) -> str:

@@ -128,8 +128,7 @@ def flag_name(key: str, version: str) -> str:
 
 def write_flag(key: str, value: object, version: str) -> list[str]:
     """The words of one flag."""
-    base, dot, rest = key.partition(".")
-    word = key if key.startswith("-") else f"--{base.replace('_', '-')}{dot}{rest}"
+    word = key if key.startswith("-") else f"--{key}"
     flag = find_release(version).flags.get(f"--{flag_name(key, version).partition('.')[0]}", {})
     dotted = "." in word
     match value:

@@ -21,7 +21,9 @@ ImageReference = Annotated[
     str, StringConstraints(max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
 ]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Size = Annotated[str, StringConstraints(pattern=r"^(?i)[0-9]{1,12}([kmgt]i?b?|b)?$", to_lower=True)]
+Size = Annotated[
+    str, StringConstraints(pattern=r"^[0-9]{1,12}([kKmMgGtT][iI]?[bB]?|[bB])?$", to_lower=True)
+]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Modality = Literal["text", "image", "audio", "video"]

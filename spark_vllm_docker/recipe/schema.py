@@ -77,10 +77,10 @@ def _build_flags() -> dict[str, Any]:
             sets.setdefault(name, set()).update(values)
     properties = {}
     for name, flag in sorted(records.items()):
-        values = _value_schema(flag)
+        accepted = _value_schema(flag)
         if name in _OPEN_SETS:
-            values = [{"enum": sorted(sets.get(_OPEN_SETS[name], ()))}, {"type": "string"}]
-        entry: dict[str, Any] = {"anyOf": [*values, {"type": "null"}]}
+            accepted = [{"enum": sorted(sets.get(_OPEN_SETS[name], ()))}, {"type": "string"}]
+        entry: dict[str, Any] = {"anyOf": [*accepted, {"type": "null"}]}
         text = str(flag.get("help", ""))
         entry["description"] = _say(text, having[name], next(iter(versions)), newest)
         properties[name[2:]] = entry

@@ -24,7 +24,7 @@ from spark_vllm_docker.recipe.faults import (
     validate_keys,
 )
 from spark_vllm_docker.recipe.flag_command import MODEL, FlagCommand, flag_name
-from spark_vllm_docker.recipe.merge import lift, merge_sources
+from spark_vllm_docker.recipe.merge import lift, merge_sources, pick
 from spark_vllm_docker.recipe.models import Keys, Version2
 from spark_vllm_docker.recipe.recipe import Form, Recipe
 from spark_vllm_docker.recipe.source import KeyPath, Source
@@ -50,7 +50,7 @@ def read_version2(source: Source, path: Path, hardware: str) -> Recipe:
     merged = read_bases(source, path, "include", _lay)
     layers, notes = find_layers(merged, hardware)
     for index in layers:
-        layer = lift(merged, ("overrides", index))
+        layer = pick(lift(merged, ("overrides", index)), lambda key: key != "when")
         merged = merge_sources(merged, layer, _same_name, layer=f"overrides[{index}]")
     data, foreign = drop_foreign(merged, Version2)
     keys, findings = validate_keys(Version2, data, merged)
@@ -179,7 +179,7 @@ def _command_of_defaults(
         places["revision"] = (source.where(path), source.where(path, value=True))
     for name in keys.defaults:
         path = ("defaults", name)
-        key = _NAMES.get(name, name)
+        key = _NAMES.get(name, name.replace("_", "-"))
         if name == _ONE_MACHINE:
             continue
         if f"--{flag_name(key, '').partition('.')[0]}" not in known and not key.startswith("-"):

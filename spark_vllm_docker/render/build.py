@@ -21,6 +21,7 @@ from spark_vllm_docker.recipe.overrides import (
 )
 from spark_vllm_docker.recipe.recipe import Form, Recipe
 from spark_vllm_docker.recipe.serve import append_arguments, exec_serve, parse_serve
+from spark_vllm_docker.recipe.shell import scan_shell
 from spark_vllm_docker.render.deployment import HUGGING_FACE_CACHE, LOOPBACK, Deployment
 from spark_vllm_docker.render.mods import Mod, find_mods
 from spark_vllm_docker.render.script import render_script
@@ -223,7 +224,7 @@ def _render_command(
     if recipe.form is not Form.STRUCTURED:
         command = rules.apply_nodes(command, options.nodes)
     command = append_arguments(command, rules.node_arguments(options.nodes, options.rank))
-    command = "\n".join([*(_as_step(step) for step in recipe.keys.setup), command])
+    command = _after_steps(recipe.keys.setup, command)
     if not options.in_container:
         serve = parse_serve(command)
         if serve is None and "host" not in recipe.command.names:
@@ -246,11 +247,20 @@ def _counts_machines(recipe: Recipe, parameters: Mapping[str, Parameter]) -> boo
     return found.origin == recipe.origin(own)
 
 
+def _after_steps(steps: Sequence[str], command: str) -> str:
+    """The steps in front of a command: one that fails ends the script."""
+    if not steps:
+        return command
+    # `&&` binds to one command only; in front of several, the step itself must end the script.
+    join = " && \\\n" if len(scan_shell(command).commands) == 1 else " || exit\n"
+    return "".join(f"{_as_step(step)}{join}" for step in steps) + command
+
+
 def _as_step(step: str) -> str:
-    """A step that ends the script when it fails; several lines count as one."""
+    """A step as one command; several lines, or one with a comment, stand in braces."""
     text = step.strip()
-    alone = "\n" not in text and "#" not in text and not text.endswith("\\")
-    return f"{text} || exit" if alone else f"{{\n{text}\n}} || exit"
+    alone = not re.search(r"[\n#;|]|\\\Z", text)
+    return text if alone else f"{{\n{text}\n}}"
 
 
 def _and_words(arguments: Sequence[str]) -> list[str]:

@@ -157,8 +157,7 @@ def find_key(given: Given, flags: Mapping[str, dict[str, Any]]) -> str:
         return given.name[2:]
     if not written.startswith("--"):
         return written
-    base, dot, rest = written[2:].partition(".")
-    return base.replace("_", "-") + dot + rest
+    return written[2:]
 
 
 def _find_value(given: Given, flag: Mapping[str, Any]) -> Any:

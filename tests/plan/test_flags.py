@@ -221,7 +221,11 @@ def test_the_release_in_an_image(image: str, version: str | None) -> None:
 
 def test_the_shipped_recipes_have_no_fault() -> None:
     for path in (ROOT / "recipes").rglob("*.yaml"):
-        assert check_recipe(load_recipe(path)) == [], path
+        recipe = load_recipe(path)
+        for hardware in ("", *recipe.when):
+            found = check_recipe(load_recipe(path, hardware))
+            # A patched image does not tell its release.
+            assert [f for f in found if f.code != "FLAG010"] == [], path
 
 
 def findings_of(path: Path) -> list[Finding]:
