@@ -103,7 +103,7 @@ def build_findings(error: ValidationError, source: Source, model: type[BaseModel
         path = _path_in_file(detail["loc"], source)
         if detail["type"] == "missing" and detail["loc"][-1] in misspelt:
             continue  # told once, at the key that is meant
-        code, message = _describe(detail, path, model)
+        code, message = _describe(detail, path, model, suggest=len(findings) < SUGGESTIONS)
         value = detail["type"] not in ("extra_forbidden", "missing")
         where = source.where(path, value=value) if path else source.start
         known = findings.get(path)
@@ -116,7 +116,8 @@ def build_findings(error: ValidationError, source: Source, model: type[BaseModel
 def _misspelt(error: ValidationError, model: type[BaseModel]) -> set[str]:
     """The keys that unknown keys seem to mean."""
     unknown = [str(d["loc"][0]) for d in error.errors() if d["type"] == "extra_forbidden"]
-    return {match for key in unknown for match in get_close_matches(key, model.model_fields, n=1)}
+    fields = model.model_fields
+    return {match for key in unknown[:SUGGESTIONS] for match in get_close_matches(key, fields, n=1)}
 
 
 def _path_in_file(loc: tuple[str | int, ...], source: Source) -> KeyPath:
@@ -129,14 +130,17 @@ def _path_in_file(loc: tuple[str | int, ...], source: Source) -> KeyPath:
     return path
 
 
-def _describe(detail: ErrorDetails, path: KeyPath, model: type[BaseModel]) -> tuple[str, str]:
+def _describe(
+    detail: ErrorDetails, path: KeyPath, model: type[BaseModel], *, suggest: bool
+) -> tuple[str, str]:
     kind = detail["type"]
     key = ".".join(str(part) for part in path)
     if kind == "missing":
         return "REC002", f"the key '{detail['loc'][-1]}' is missing"
     if kind == "extra_forbidden":
         known = model.model_fields if len(path) == 1 else _inner_fields(model)
-        return "REC003", f"{key}: unknown key{did_you_mean(str(path[-1]), known)}"
+        close = did_you_mean(str(path[-1]), known) if suggest else ""
+        return "REC003", f"{key}: unknown key{close}"
     found = _name_of(detail["input"])
     if kind == "literal_error":
         expected = str(detail["ctx"]["expected"])

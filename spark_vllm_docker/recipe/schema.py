@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_vllm_docker.catalog.flags import load_versions, version_key
+from spark_vllm_docker.catalog.hardware import HARDWARE
 from spark_vllm_docker.recipe.models import Structured, Version1, Version2
 
 FILE_NAME = "recipe.schema.json"
@@ -38,6 +39,9 @@ def build_schema() -> dict[str, Any]:
     flags = _build_flags()
     for schema in (forms["structured"], definitions["StructuredBlock"]):
         schema["properties"]["serve"] = {"$ref": "#/definitions/serve"}
+    when = forms["structured"]["properties"]["when"]
+    block = when.pop("additionalProperties")
+    when |= {"properties": dict.fromkeys(HARDWARE, block), "additionalProperties": False}
     for schema in (forms["version-1"], forms["version-2"]):
         schema["properties"]["recipe_version"] = {"enum": ["1", 1, "2", 2]}
     forms["version-2"]["additionalProperties"] = True

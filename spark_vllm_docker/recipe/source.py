@@ -80,7 +80,7 @@ def read_text(path: Path) -> str:
         reason = (error.strerror or str(error)).lower()
         raise RecipeNotFound(f"{path}: cannot be read: {reason}") from error
     if len(raw) > MAX_BYTES:
-        raise _fault(Where(str(path)), f"the file is larger than {MAX_BYTES >> 20} MiB")
+        raise _too_large(str(path))
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -94,6 +94,8 @@ def parse_yaml(text: str, file: str) -> Source:
     Raises:
         InvalidRecipe: it is broken, empty, or uses what a recipe has no use for.
     """
+    if len(text) > MAX_BYTES:
+        raise _too_large(file)
     try:
         _check_size(text, file)
         node = yaml.compose(text, Loader=Loader)
@@ -232,6 +234,10 @@ def _reason_of(error: yaml.MarkedYAMLError, text: str, line: int) -> str:
         return "the YAML is broken: a tab in the indentation; YAML is indented with spaces"
     parts = [part for part in (error.context, error.problem) if part]
     return "the YAML is broken: " + ", ".join(parts).lower()
+
+
+def _too_large(file: str) -> InvalidRecipe:
+    return _fault(Where(file), f"the file is larger than {MAX_BYTES >> 20} MiB")
 
 
 def _fault(where: Where, message: str) -> InvalidRecipe:

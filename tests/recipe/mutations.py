@@ -109,7 +109,7 @@ _PIECES = [
 def mutate(text: str, source: random.Random) -> str:
     """One to four changes of a kind that people, editors and attackers make."""
     for _ in range(source.randint(1, 4)):
-        text = source.choice(_MUTATIONS)(text, source)
+        text = source.choice(_MUTATIONS)(text, source) or " "
     return text
 
 
