@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
 import yaml
 
+from spark_vllm_docker.catalog.hardware import HARDWARE
 from spark_vllm_docker.recipe.load import load_recipe
+from spark_vllm_docker.recipe.models import HardwareName
 from spark_vllm_docker.recipe.schema import FILE_NAME, build_schema
 from tests.conftest import ROOT
 from tests.recipe.mutations import STRUCTURED, VERSION_1, VERSION_2
@@ -69,3 +71,7 @@ def test_flags_and_parsers_have_help() -> None:
     assert flags["max-model-len"]["description"] == "Model context length (prompt and output)."
     assert "nemotron_v3" in flags["reasoning-parser"]["anyOf"][0]["enum"]
     assert len(flags) > 300
+
+
+def test_hardware_is_one_list_in_two_languages() -> None:
+    assert get_args(HardwareName) == HARDWARE
