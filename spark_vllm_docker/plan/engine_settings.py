@@ -1,0 +1,260 @@
+"""The flags of a recipe as numbers, with the defaults that vLLM takes on a kind of hardware.
+
+Sources: `vllm/engine/arg_utils.py` (`get_batch_defaults`, 0.20.0:2179-2260 and 2339-2418),
+`vllm/config/cache.py`, `vllm/config/model.py` (prefix caching of hybrid models: 0.20.0:1787, 0.32.0:2259).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_vllm_docker.catalog.flags import version_key
+from spark_vllm_docker.catalog.hardware import Hardware
+from spark_vllm_docker.catalog.model_shapes import ModelShape
+from spark_vllm_docker.recipe.arguments import Arguments
+
+AUTO = -1
+"""`--max-model-len auto`: as long as fits."""
+_DTYPE_BYTES = {
+    "float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2, "fp8": 1, "fp8_e4m3": 1,
+    "fp8_e5m2": 1, "fp8_inc": 1, "int8": 1,
+}  # fmt: skip
+_SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+class UnknownSetting(ValueError):
+    """A flag's value is not a number that can be planned with; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What the planner needs of `vllm serve`'s flags.
+
+    `version` is the release, or empty; `max_num_batched_tokens` and `max_num_seqs` are the defaults
+    of this hardware where `batched_tokens_given` is false. Bytes are per element. `max_model_len` is
+    `AUTO` for auto. `utilization` is the fraction of the GPU's memory; `kv_cache_bytes` replaces it
+    where it is not 0.
+    """
+
+    version: str
+    tensor_parallel: int
+    pipeline_parallel: int
+    speculative_tokens: int
+    kv_dtype: str
+    kv_bytes: int
+    dtype_bytes: int
+    conv_bytes: int
+    ssm_bytes: int
+    prefix_caching: bool
+    mamba_cache_mode: str
+    block_size: int
+    mamba_block_size: int
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    batched_tokens_given: bool
+    utilization: float
+    kv_cache_bytes: int
+
+
+def read_settings(
+    arguments: Arguments, shape: ModelShape, version: str, hardware: Hardware | None
+) -> EngineSettings:
+    """The settings of one recipe.
+
+    Raises:
+        UnknownSetting: a value that the plan depends on cannot be read.
+    """
+    flags = _Flags(arguments)
+    dtype_bytes = _bytes_of(flags.text("--dtype", "auto"), shape.dtype, "--dtype")
+    kv_dtype = flags.text("--kv-cache-dtype", "auto")
+    if kv_dtype == "auto":
+        kv_dtype = shape.kv_cache or "auto"
+    conv = flags.text("--mamba-cache-dtype", "auto")
+    conv_bytes = dtype_bytes if conv == "auto" else _bytes_of(conv, "", "--mamba-cache-dtype")
+    prefix_caching = flags.switch("--enable-prefix-caching", _caches_prefixes(shape, version))
+    speculative = flags.json("--speculative-config").get("num_speculative_tokens", 0)
+    if isinstance(speculative, bool) or not isinstance(speculative, int) or speculative < 0:
+        raise UnknownSetting("--speculative-config: num_speculative_tokens is not a number")
+    tokens, seqs = _batch_defaults(hardware, version)
+    length = flags.number("--max-model-len", 0) or shape.max_position
+    given = flags.number("--max-num-batched-tokens", 0)
+    sequences = flags.number("--max-num-seqs", 0) or seqs
+    if not given and length > 0:
+        tokens = min(tokens, sequences * length)
+    mode = _cache_mode(flags, shape, version, prefix_caching, speculative)
+    return EngineSettings(
+        version=version,
+        tensor_parallel=flags.number("--tensor-parallel-size", 1),
+        pipeline_parallel=flags.number("--pipeline-parallel-size", 1),
+        speculative_tokens=speculative,
+        kv_dtype=kv_dtype,
+        kv_bytes=dtype_bytes if kv_dtype == "auto" else _bytes_of(kv_dtype, "", "--kv-cache-dtype"),
+        dtype_bytes=dtype_bytes,
+        conv_bytes=conv_bytes,
+        ssm_bytes=_ssm_bytes(flags, shape, conv_bytes),
+        prefix_caching=prefix_caching,
+        mamba_cache_mode=mode,
+        block_size=flags.number("--block-size", 0),
+        mamba_block_size=flags.number("--mamba-block-size", 0),
+        max_model_len=length,
+        max_num_seqs=sequences,
+        max_num_batched_tokens=given or tokens,
+        batched_tokens_given=bool(given),
+        utilization=flags.fraction("--gpu-memory-utilization", _default_utilization(version)),
+        kv_cache_bytes=flags.number("--kv-cache-memory-bytes", 0),
+    )
+
+
+def parse_human(text: str) -> int:
+    """`64K` → 65536, `64k` → 64000, `1.5k` → 1500, `auto` → -1 (vllm/engine/arg_utils.py:29-75).
+
+    Raises:
+        ValueError: it is not a number of that form.
+    """
+    if text == "auto":
+        return AUTO
+    found = re.fullmatch(r"([+-]?\d+(?:\.\d+)?)([kmgtKMGT]?)", text)
+    number, suffix = found.groups() if found else (".", "")
+    if "." in number and suffix not in _SUFFIXES:
+        raise ValueError(f"{text!r} is not a number")
+    if suffix in _BINARY:
+        return int(number) * _BINARY[suffix]
+    return int(float(number) * _SUFFIXES[suffix]) if suffix else int(number)
+
+
+class _Flags:
+    """Values of flags, the last use of each."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._arguments = arguments
+
+    def text(self, name: str, default: str) -> str:
+        given = self._arguments.find(name)
+        return given.values[0].value if given and given.values else default
+
+    def number(self, name: str, default: int) -> int:
+        text = self.text(name, "")
+        if not text or text == "None":
+            return default
+        try:
+            return parse_human(text)
+        except ValueError as error:
+            raise UnknownSetting(f"{name} {text[:40]} is not a number") from error
+
+    def fraction(self, name: str, default: float) -> float:
+        text = self.text(name, "")
+        try:
+            value = float(text) if text else default
+        except ValueError as error:
+            raise UnknownSetting(f"{name} {text[:40]} is not a number") from error
+        if not 0 < value <= 1:
+            raise UnknownSetting(f"{name} {text} is not a fraction above 0, at most 1")
+        return value
+
+    def switch(self, name: str, default: bool) -> bool:
+        given = self._arguments.find(name)
+        return default if given is None else not given.negated
+
+    def json(self, name: str) -> dict[str, Any]:
+        """The JSON of a flag, with what dotted keys set laid over it."""
+        data: dict[str, Any] = {}
+        for given in self._arguments.given:
+            if given.name != name or not given.values:
+                continue
+            value = _loads(given.values[0].value)
+            if given.key:
+                data[given.key] = value
+            elif isinstance(value, dict):
+                data |= value
+        return data
+
+
+def read_json_flag(arguments: Arguments, name: str) -> dict[str, Any]:
+    """The value of a JSON flag as the server sees it; empty when it is not given."""
+    return _Flags(arguments).json(name)
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _bytes_of(name: str, checkpoint: str, flag: str) -> int:
+    chosen = checkpoint if name == "auto" else name
+    if chosen.lower() not in _DTYPE_BYTES:
+        raise UnknownSetting(f"{flag} {chosen or 'auto'} is of a size that is not known")
+    return _DTYPE_BYTES[chosen.lower()]
+
+
+def _ssm_bytes(flags: _Flags, shape: ModelShape, conv_bytes: int) -> int:
+    """`auto` is the convolution's dtype, except where the architecture has a hook for the file's own
+    (models/config.py:409-452, 606-630: by architecture name, and the Omni model's is not there).
+    """
+    asked = flags.text("--mamba-ssm-cache-dtype", "auto")
+    if asked == "auto" and shape.follows_ssm_dtype:
+        asked = shape.ssm_dtype or shape.ssm_dtype_default or "auto"
+    if asked == "auto":
+        return conv_bytes
+    return _bytes_of(asked, "", "--mamba-ssm-cache-dtype")
+
+
+def _caches_prefixes(shape: ModelShape, version: str) -> bool:
+    """On for attention models; for hybrids from some release after 0.24 (0.32 is known to)."""
+    return shape.state is None or _at_least(version, "0.32.0")
+
+
+def _cache_mode(
+    flags: _Flags, shape: ModelShape, version: str, prefix_caching: bool, speculative: int
+) -> str:
+    """none, align or all (models/config.py:338-406); without a recurrent state, empty."""
+    if shape.state is None:
+        return ""
+    if not prefix_caching:
+        return "none"
+    asked = flags.text("--mamba-cache-mode", "none")
+    can_all = shape.supports_mode_all and not _at_least(version, "0.32.0")
+    if asked == "none":
+        return "all" if can_all and not speculative else "align"
+    return asked if asked != "all" or can_all else "align"
+
+
+def _batch_defaults(hardware: Hardware | None, version: str) -> tuple[int, int]:
+    """`max_num_batched_tokens` and `max_num_seqs` of an API server.
+
+    A GB10 reports no memory through NVML, so vLLM counts it as small: 2048 and 256.
+    """
+    if hardware is None or hardware.nvml_memory_gib < 70 or hardware.name == "a100":
+        return 2048, 256
+    if hardware.nvml_memory_gib >= 160 and _at_least(version, "0.32.0"):
+        return 16384, 1024
+    return 8192, 1024
+
+
+def _default_utilization(version: str) -> float:
+    return 0.92 if _at_least(version, "0.20.0") or not version else 0.9
+
+
+def _at_least(version: str, than: str) -> bool:
+    return bool(version) and version_key(version) >= version_key(than)
+
+
+def describe_defaults(hardware: Hardware | None) -> str:
+    """Why the batch defaults are what they are, for a message."""
+    if hardware is None:
+        return "the hardware is not known, so the smaller default is taken"
+    if hardware.name == "dgx-spark":
+        return "a GB10 reports no memory through NVML, and vLLM takes its small default"
+    return f"vLLM's default on {hardware.name}"
+
+
+def as_mapping(settings: EngineSettings) -> Mapping[str, object]:
+    """The settings by name, for a document."""
+    return {name: getattr(settings, name) for name in EngineSettings.__slots__}
