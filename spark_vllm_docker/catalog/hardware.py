@@ -20,8 +20,9 @@ class Hardware:
     """A kind of machine.
 
     `capability` is the compute capability (`12.1`, empty without a GPU), `architecture` the CPU's
-    (`arm64`, `amd64`; empty when either), `memory_gb` the size that it is sold with, `total_gib` what
-    CUDA says, `nvml_memory_gib` what NVML says (0 on a GB10), `unified` whether the CPU shares it.
+    (`arm64`, `amd64`; empty when either), `memory_gb` the size that it is sold with, `total_gib`
+    what CUDA says, `nvml_memory_gib` what NVML says (0 on a GB10), `unified` whether the CPU
+    shares it.
     """
 
     name: str

@@ -53,9 +53,9 @@ class UnknownShape(ValueError):
 class StateShape:
     """The recurrent state of one layer.
 
-    Mamba-2: `heads` of `head_dim` with `state` numbers each and `groups`; a gated delta net: `heads`
-    value heads of `head_dim`, `key_heads` of `state`; Mamba-1: `heads` x `head_dim` inner channels.
-    `kernel` is the width of the convolution.
+    Mamba-2: `heads` of `head_dim` with `state` numbers each and `groups`; a gated delta net:
+    `heads` value heads of `head_dim`, `key_heads` of `state`; Mamba-1: `heads` x `head_dim` inner
+    channels. `kernel` is the width of the convolution.
     """
 
     kind: StateKind
@@ -104,7 +104,8 @@ def read_shape(model: str, config: Config, source: str = "") -> ModelShape:
     """The shape of a model from its `config.json`.
 
     Raises:
-        UnknownShape: the architecture is not known, or the file lacks or contradicts what is needed.
+        UnknownShape: the architecture is not known, or the file lacks or contradicts what is
+        needed.
     """
     names = config.get("architectures")
     architecture = str(names[0]) if isinstance(names, list) and names else ""
@@ -284,7 +285,7 @@ def _count_layers(text: Config, recurrent: str, attention: str) -> tuple[int, in
 
 
 def _read_quantization(config: Config) -> tuple[str, str]:
-    """The method as vLLM names it, and the KV cache's dtype where a ModelOpt checkpoint says fp8."""
+    """The method as vLLM names it, and `fp8` where the checkpoint says so of the cache."""
     quantization = config.get("quantization_config")
     if not isinstance(quantization, Mapping):
         return "", ""

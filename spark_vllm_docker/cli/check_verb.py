@@ -10,6 +10,8 @@ import click
 from spark_vllm_docker.cli.options import json_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from spark_vllm_docker.findings import Finding
     from spark_vllm_docker.recipe.recipe import Recipe
 
@@ -53,14 +55,17 @@ def _check(file: Path, names: dict[str, Path]) -> list[Finding]:
     """The findings for each kind of hardware that the recipe tells apart, and for a name that an
     earlier file has: of the two, only one can run.
     """
-    from spark_vllm_docker.errors import InvalidRecipe
-    from spark_vllm_docker.findings import Finding, Severity
+    from spark_vllm_docker.errors import InvalidRecipe, RecipeNotFound
+    from spark_vllm_docker.findings import Finding, Severity, Where
     from spark_vllm_docker.recipe.load import load_recipe
 
     try:
         recipe = load_recipe(file)
     except InvalidRecipe as error:
-        return list(error.findings)
+        found = [*error.findings, *_check_what_is_left(file, error.findings)]
+        return sorted(found, key=lambda finding: finding.where or Where(str(file)))
+    except RecipeNotFound as error:
+        return [Finding("REC001", Severity.ERROR, error.message, None, error.hint)]
     findings = _check_read(recipe)
     for hardware in recipe.when:
         try:
@@ -74,6 +79,17 @@ def _check(file: Path, names: dict[str, Path]) -> list[Finding]:
         where = recipe.source.where(("name",), value=True)
         findings.append(Finding("REC016", Severity.WARNING, message, where))
     return findings
+
+
+def _check_what_is_left(file: Path, known: Sequence[Finding]) -> list[Finding]:
+    """The flags of a recipe whose keys have faults."""
+    from spark_vllm_docker.plan.flags import check_flags
+    from spark_vllm_docker.recipe.salvage import salvage_recipe
+
+    more, left = salvage_recipe(file, known)
+    told = {finding.where for finding in (*known, *more)}
+    flags = check_flags(left) if left is not None else []
+    return more + [f for f in flags if f.where not in told and f.code not in ("FLAG010", "REC009")]
 
 
 def _check_read(recipe: Recipe) -> list[Finding]:
@@ -94,6 +110,8 @@ def _check_read(recipe: Recipe) -> list[Finding]:
     except UsageError as error:
         findings.append(Finding("REC012", Severity.ERROR, error.message, where, error.hint))
     except Refused as error:  # fine elsewhere, or with an image that has the mods
+        if recipe.keys.mods and "mod" in error.message:
+            where = recipe.source.where(("mods",))
         findings.append(Finding("REC013", Severity.WARNING, error.message, where, error.hint))
     return findings
 

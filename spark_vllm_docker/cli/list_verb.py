@@ -99,6 +99,8 @@ def _find_entries() -> Iterator[_Entry]:
 def _write(entries: list[_Entry]) -> None:
     from spark_vllm_docker.health.log_lines import clean_text
 
+    if not entries:
+        click.echo("no recipe is like that", err=True)
     width = max((len(entry.file.stem) for entry in entries), default=0)
     for entry in entries:
         keys = entry.keys
@@ -106,7 +108,8 @@ def _write(entries: list[_Entry]) -> None:
             click.echo(f"{entry.file.stem:{width}}  not valid: spark-recipe check {entry.file}")
             continue
         click.echo(f"{entry.file.stem:{width}}  {clean_text(keys.description)}")
-        about = [keys.container, " ".join(keys.modalities), ", ".join(entry.hardware)]
+        named = f"name: {keys.name}" if keys.name != entry.file.stem else ""
+        about = [named, keys.container, " ".join(keys.modalities), ", ".join(entry.hardware)]
         click.echo(f"{'':{width}}  {'   '.join(part for part in about if part)}")
 
 

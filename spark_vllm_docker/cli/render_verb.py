@@ -49,6 +49,12 @@ def command(choice: RecipeChoice, form: str, nodes: str, ray: bool, as_json: boo
         masked = mask_deployment(deployment, chosen.find_secrets(deployment, os.environ))
         texts.append(_render(masked, form))
         digests.append(masked.spec.digest())
+    if machines.several and not ray and len(texts) < len(machines.addresses):
+        click.echo(
+            f"note: {len(texts)} of {len(machines.addresses)} machines are used: "
+            "the parallel sizes take no more; --set tensor_parallel=N",
+            err=True,
+        )
     if as_json:
         more = {"nodes": list(machines.addresses), "texts": texts} if machines.several else {}
         write_json("render", form=form, text=texts[0], spec=digests[0], **more)

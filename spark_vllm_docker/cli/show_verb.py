@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from spark_vllm_docker.cli.options import (
     json_option,
     recipe_options,
 )
+
+if TYPE_CHECKING:
+    from spark_vllm_docker.recipe.recipe import Recipe
 
 
 @click.command("show", cls=PassThrough)
@@ -23,7 +27,8 @@ def command(choice: RecipeChoice, as_json: bool) -> None:
     from spark_vllm_docker.health.log_lines import clean_text
     from spark_vllm_docker.recipe.flag_command import to_json
     from spark_vllm_docker.recipe.overrides import resolve_env, resolve_parameters
-    from spark_vllm_docker.render.masking import mask
+    from spark_vllm_docker.render.masking import MASK, is_secret_name, mask
+    from spark_vllm_docker.render.secrets import mask_deployment
 
     chosen = choice.load(os.environ)
     recipe = chosen.recipe
@@ -32,10 +37,14 @@ def command(choice: RecipeChoice, as_json: bool) -> None:
     env = resolve_env(recipe, chosen.overrides.env)
     secrets = chosen.find_secrets(deployment, os.environ)
 
-    def shown(value: object) -> object:
+    masked = mask_deployment(deployment, secrets)
+
+    def shown(name: str, value: object) -> object:
+        if is_secret_name(name):
+            return MASK
         return mask(value, secrets) if isinstance(value, str) else value
 
-    shell_text = mask(deployment.command, secrets)
+    shell_text = masked.command
     image_from = recipe.origin(("container",))
     if as_json:
         write_json(
@@ -50,15 +59,15 @@ def command(choice: RecipeChoice, as_json: bool) -> None:
             served=list(deployment.served),
             spec=deployment.spec.digest(),
             parameters={
-                name: {"value": shown(p.value), "origin": p.origin}
+                name: {"value": shown(name, p.value), "origin": p.origin}
                 for name, p in parameters.items()
             },
             env={
-                name: {"value": None if v.from_host else shown(v.value), "origin": v.origin}
+                name: {"value": None if v.from_host else shown(name, v.value), "origin": v.origin}
                 for name, v in env.items()
             },
             command=shell_text,
-            argv=mask_words(deployment.spec.command, secrets),
+            argv=list(masked.spec.command),
         )
         return
     click.echo(f"{recipe.name}   {recipe.file}   ({recipe.form.value})")
@@ -69,12 +78,13 @@ def command(choice: RecipeChoice, as_json: bool) -> None:
         known = ", ".join(recipe.when)
         rows.append(("hardware", recipe.hardware or "unknown", f"when: blocks for {known}"))
     for name, parameter in parameters.items():
-        value = parameter.value
-        text = to_json(value) if isinstance(value, (dict, list, bool)) else str(shown(value))
+        value = shown(name, parameter.value)
+        text = to_json(value) if isinstance(value, (dict, list, bool)) else str(value)
         rows.append((name, mask(text, secrets), parameter.origin))
     for name, variable in env.items():
-        text = "(from this machine)" if variable.from_host else str(shown(variable.value))
+        text = "(from this machine)" if variable.from_host else str(shown(name, variable.value))
         rows.append((f"env {name}", text, variable.origin))
+    rows += _container_rows(recipe)
     names = max(len(row[0]) for row in rows)
     values = min(48, max(len(row[1]) for row in rows))
     for name, text, origin in rows:
@@ -83,8 +93,15 @@ def command(choice: RecipeChoice, as_json: bool) -> None:
     click.echo(shell_text)
 
 
-def mask_words(words: tuple[str, ...], secrets: frozenset[str]) -> list[str]:
-    """The container's argv as it may be shown."""
-    from spark_vllm_docker.render.masking import mask
+def _container_rows(recipe: Recipe) -> list[tuple[str, str, str]]:
+    """The other keys that the recipe sets."""
+    from spark_vllm_docker.recipe.flag_command import to_json
+    from spark_vllm_docker.recipe.models import ContainerKeys
 
-    return [mask(word, secrets) for word in words]
+    rows = []
+    for name in ("setup", *ContainerKeys.model_fields):
+        if name != "env" and (name,) in recipe.source.keys:
+            value = getattr(recipe.keys, name)
+            text = value if isinstance(value, str) else to_json(value)
+            rows.append((name, text, recipe.origin((name,))))
+    return rows

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from spark_vllm_docker.diagnose.root_line import RootLine
 
 _SIGKILL, _SIGTERM = 137, 143
-_NOT_EXECUTABLE, _NOT_FOUND, _USAGE = 126, 127, 2
+NOT_EXECUTABLE, _NOT_FOUND, _USAGE = 126, 127, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def _by_code(code: int) -> str:
         return "SIGTERM from outside: somebody stopped it"
     if code == _NOT_FOUND:
         return "the image does not have the command that the recipe runs"
-    if code == _NOT_EXECUTABLE:
+    if code == NOT_EXECUTABLE:
         return "the image's command may not be executed"
     if code > 128:
         return f"signal {code - 128} ended the server"

@@ -79,10 +79,14 @@ class RootLineFinder:
     _stopped: RootLine | None = None
     _serving: bool = False
     _shutting_down: bool = False
+    _server_spoke: bool = False
+    _last: str = ""
 
     def feed(self, line: LogLine) -> None:
         """Look at one line."""
         message = line.message
+        self._server_spoke = self._server_spoke or bool(line.level or line.process)
+        self._last = message.strip() or self._last
         if not message or (line.level in _QUIET and not self._wants(line)):
             return
         patterns = load_patterns()
@@ -114,6 +118,12 @@ class RootLineFinder:
     def result(self) -> RootLine | None:
         """The root line so far, or None when the log names no error."""
         return self._root or self._wrapper or self._stopped
+
+    def before_the_server(self) -> RootLine | None:
+        """The last line of a log in which the server has not said a word: then a setup step or a
+        mod has failed, and that line is its reason.
+        """
+        return None if self._server_spoke or not self._last else RootLine(self._last)
 
     def _wants(self, line: LogLine) -> bool:
         message = line.message

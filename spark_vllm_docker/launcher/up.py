@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_vllm_docker.diagnose.death import explain_death
+from spark_vllm_docker.diagnose.death import NOT_EXECUTABLE, explain_death
 from spark_vllm_docker.diagnose.root_line import RootLine, RootLineFinder
 from spark_vllm_docker.engine.protocol import Deployed
 from spark_vllm_docker.errors import NotProven, ServerFailed, TimedOut
@@ -80,6 +80,8 @@ def build_failure(
     if isinstance(outcome, Died):
         ended = outcome.exit
         root = roots.result()
+        if root is None and 0 < ended.code < NOT_EXECUTABLE:
+            root = roots.before_the_server()
         if ended.stopped:
             root = RootLine("the engine was asked to stop it")
         death = explain_death(ended.code, root, name, out_of_memory=ended.out_of_memory)

@@ -1,7 +1,8 @@
 """The flags of a recipe as numbers, with the defaults that vLLM takes on a kind of hardware.
 
 Sources: `vllm/engine/arg_utils.py` (`get_batch_defaults`, 0.20.0:2179-2260 and 2339-2418),
-`vllm/config/cache.py`, `vllm/config/model.py` (prefix caching of hybrid models: 0.20.0:1787, 0.32.0:2259).
+`vllm/config/cache.py`, `vllm/config/model.py` (prefix caching of hybrid models: 0.20.0:1787,
+0.32.0:2259).
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class EngineSettings:
     """What the planner needs of `vllm serve`'s flags.
 
     `version` is the release, or empty; `max_num_batched_tokens` and `max_num_seqs` are the defaults
-    of this hardware where `batched_tokens_given` is false. Bytes are per element. `max_model_len` is
-    `AUTO` for auto. `utilization` is the fraction of the GPU's memory; `kv_cache_bytes` replaces it
-    where it is not 0.
+    of this hardware where `batched_tokens_given` is false. Bytes are per element. `max_model_len`
+    is `AUTO` for auto. `utilization` is the fraction of the GPU's memory; `kv_cache_bytes`
+    replaces it where it is not 0.
     """
 
     version: str
@@ -195,8 +196,9 @@ def _bytes_of(name: str, checkpoint: str, flag: str) -> int:
 
 
 def _ssm_bytes(flags: _Flags, shape: ModelShape, conv_bytes: int) -> int:
-    """`auto` is the convolution's dtype, except where the architecture has a hook for the file's own
-    (models/config.py:409-452, 606-630: by architecture name, and the Omni model's is not there).
+    """`auto` is the convolution's dtype, except where the architecture has a hook for the file's
+    own (models/config.py:409-452, 606-630: by architecture name, and the Omni model's is not
+    there).
     """
     asked = flags.text("--mamba-ssm-cache-dtype", "auto")
     if asked == "auto" and shape.follows_ssm_dtype:

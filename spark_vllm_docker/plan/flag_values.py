@@ -37,6 +37,9 @@ def find_value_fault(given: Given, flag: dict[str, Any]) -> tuple[Argument | Non
         return values[0], f"takes no value, found '{values[0].value}'{off}"
     if not values:
         return None, "" if kind in ("optional-value", "custom") else "needs a value"
+    nargs = flag.get("nargs")
+    if len(values) > 1 and nargs not in ("+", "*") and not isinstance(nargs, int):
+        return values[1], f"takes one value, found '{values[1].value}' after it"
     for value in values:
         if message := _scalar_fault(given.name, value.value, flag):
             return value, message

@@ -19,9 +19,9 @@ from spark_vllm_docker.plan.mamba_block import attention_block_size, state_bytes
 class KVCache:
     """What fits in so many bytes.
 
-    `blocks` of `block_tokens` each in one pool; `logged_tokens` is what the release prints as "GPU KV
-    cache size", `concurrency` requests of `max_model_len` at the same time, `longest` the longest
-    request in tokens that one block table can hold.
+    `blocks` of `block_tokens` each in one pool; `logged_tokens` is what the release prints as
+    "GPU KV cache size", `concurrency` requests of `max_model_len` at the same time, `longest` the
+    longest request in tokens that one block table can hold.
     """
 
     blocks: int

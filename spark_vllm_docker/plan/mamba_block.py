@@ -1,7 +1,8 @@
 """The block size that vLLM gives the attention layers of a hybrid model, and what must hold for it.
 
-Source: `Platform.update_block_size_for_backend` (0.20.0 platforms/interface.py:463-635), state sizes
-of `model_executor/layers/mamba/mamba_utils.py` (150-237); checked against the logs of three starts.
+Source: `Platform.update_block_size_for_backend` (0.20.0 platforms/interface.py:463-635), state
+sizes of `model_executor/layers/mamba/mamba_utils.py` (150-237); checked against the logs of three
+starts.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ def attention_block_size(shape: ModelShape, settings: EngineSettings) -> int:
 
 
 def asserts_budget(version: str) -> bool:
-    """Whether this release asserts that a block fits in the budget: from 0.17 or so to before 0.32.
+    """Whether this release asserts that a block fits in the budget: after 0.16.0, before 0.32.0.
 
-    0.16.0 hangs in silence instead; in 0.32.0 the scheduler handles larger blocks. An unknown release
-    is taken to assert.
+    0.16.0 hangs in silence instead; in 0.32.0 the scheduler handles larger blocks. An unknown
+    release is taken to assert.
     """
     return not version or version_key("0.16.0") < version_key(version) < version_key("0.32.0")
 

@@ -1,8 +1,8 @@
 """What a video costs in prompt tokens (Nemotron Nano Omni), and what a server's settings allow.
 
-Source: vLLM 0.20.0 `transformers_utils/processors/nano_nemotron_vl.py` (151-186, 932-965, 1149-1207),
-`multimodal/evs.py` (16-35), `models/parakeet.py` (253-269), `multimodal/media/video.py` (42-67). Two
-measured prompts, of 180 s and of 19 s, are within 0.6 %.
+Source: vLLM 0.20.0 `transformers_utils/processors/nano_nemotron_vl.py` (151-186, 932-965,
+1149-1207), `multimodal/evs.py` (16-35), `models/parakeet.py` (253-269),
+`multimodal/media/video.py` (42-67). Two measured prompts, of 180 s and of 19 s, are within 0.6 %.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Video:
 
 @dataclass(frozen=True, slots=True)
 class VideoSettings:
-    """What a server does to videos: `fps` is a ceiling and `num_frames` a cap (-1: none), `pruning` the
-    share of video tokens that is dropped.
+    """What a server does to videos: `fps` is a ceiling and `num_frames` a cap (-1: none),
+    `pruning` the share of video tokens that is dropped.
     """
 
     fps: float = -1.0
@@ -119,7 +119,8 @@ def longest_video(video: Video, settings: VideoSettings, prompt_tokens: int) -> 
 
 
 def settings_for(video: Video, pruning: float, prompt_tokens: int) -> VideoSettings | None:
-    """The most frames that fit for a video, at most two in a second; None when sound alone is too much.
+    """The most frames that fit for a video, at most two in a second; None when sound alone is too
+    much.
 
     Fewer frames cost gestures and slides, never sound.
     """
@@ -174,7 +175,7 @@ def _make_even(rows: int, columns: int) -> tuple[int, int]:
 
 
 def _count_labels(frames: int, tubelets: int, duration_s: float) -> int:
-    """ "Frame i sampled at s.ss seconds and frame i+1 …": 24 tokens and one for each digit."""
+    """Tokens of `Frame i sampled at s.ss seconds and frame i+1 …`: 24, and one for each digit."""
     step = duration_s / frames
     digits = sum(len(str(number)) for number in range(1, frames + 1))
     digits += sum(len(str(int(number * step))) for number in range(frames))

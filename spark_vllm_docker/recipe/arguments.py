@@ -57,7 +57,11 @@ def read_arguments(words: Sequence[Argument], flags: Mapping[str, dict[str, Any]
         word = words[at]
         at += 1
         if not _is_flag(word.value):
-            positional.append(word)
+            # The model is one word; what follows it, or a flag without a value, belongs to nothing.
+            if positional and given:
+                given[-1] = _with(given[-1], [*given[-1].values, word])
+            else:
+                positional.append(word)
             continue
         head, equals, text = word.value.partition("=")
         found = _resolve(word.where, head, flags, names)

@@ -49,6 +49,10 @@ class Command(Protocol):
         """The parameter that `--set NAME=…` means, or empty when there is none to set."""
         ...
 
+    def say_unknown(self, name: str) -> tuple[str, str]:
+        """Why `--set NAME=…` cannot be meant, and what to do instead."""
+        ...
+
     def parse_value(self, name: str, text: str, current: object) -> object:
         """The text of an override as a value of that parameter.
 

@@ -14,6 +14,13 @@ from spark_vllm_docker.errors import InvalidRecipe
 from spark_vllm_docker.findings import Finding, Severity, Where, did_you_mean
 from spark_vllm_docker.recipe.source import KeyPath, Source
 
+_FORMS = {
+    "volumes": "SOURCE:/TARGET or SOURCE:/TARGET:ro",
+    "env": "a name of letters, digits and _",
+    "container": "an image such as vllm/vllm-openai:v0.20.0",
+    "shm_size": "a size such as 16g",
+    "name": "a name in one line",
+}
 Model = TypeVar("Model", bound=BaseModel)
 SUGGESTIONS = 20  # after so many faults nobody reads on, and each costs a search
 FOREIGN = frozenset(
@@ -148,6 +155,8 @@ def _describe(
             expected += " or a list of GPU numbers"
         return "REC004", f"{key}: expected {expected}, found {found}"
     expected = _EXPECTED.get(kind, "")
+    if kind == "string_pattern_mismatch":
+        expected = _FORMS.get(str(path[0]), expected) if path else expected
     if expected:
         prefix = f"{key}: " if key else ""
         return "REC004", f"{prefix}expected {expected}, found {found}"

@@ -23,10 +23,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_vllm_docker.catalog.flags import find_release, flag_spellings
-from spark_vllm_docker.findings import Where
+from spark_vllm_docker.findings import Where, did_you_mean
 from spark_vllm_docker.recipe.command import Argument
 
 MODEL = "model"
+_COMMON_NAMES = {
+    "tensor_parallel": "tensor-parallel-size",
+    "pipeline_parallel": "pipeline-parallel-size",
+    "data_parallel": "data-parallel-size",
+}
+"""The parameters of version 1 and 2 that are no flag's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +84,29 @@ class FlagCommand:
 
     def find_parameter(self, name: str) -> str:
         """Any flag of the release can be set; dashes and underscores are the same."""
-        found = flag_name(name, self.version)
+        found = flag_name(_COMMON_NAMES.get(name, name), self.version)
         known = f"--{found.partition('.')[0]}" in find_release(self.version).flags
         return found if known or found in self.names or name == MODEL else ""
 
+    def say_unknown(self, name: str) -> tuple[str, str]:
+        """The release has no such flag."""
+        flags = [flag[2:] for flag in find_release(self.version).flags]
+        release = f"vLLM {self.version}" if self.version else "no release of vLLM"
+        verb = "has no" if self.version else "has a"
+        found = flag_name(name, self.version)
+        return (
+            f"{release} {verb} flag --{found}{did_you_mean(found, flags)}",
+            f"spark-recipe flags {self.version}".strip(),
+        )
+
     def parse_value(self, name: str, text: str, current: object) -> object:
-        """As the flag takes it: true or false, JSON, or the text as it is.
+        """As the flag takes it: null, true or false, JSON, or the text as it is.
 
         Raises:
             ValueError: it is not that.
         """
+        if text == "null":
+            return None
         flag = find_release(self.version).flags.get(f"--{name}", {})
         kind = flag.get("kind", "")
         if isinstance(current, bool) or kind in ("bool", "store_true", "store_false"):

@@ -30,7 +30,16 @@ def load_recipe(path: Path, hardware: str = "") -> Recipe:
 def parse_recipe(text: str, path: Path, hardware: str = "") -> Recipe:
     """Check the text of a recipe; `path` names it in findings and resolves what is relative."""
     source = parse_yaml(text, str(path))
-    match find_form(source):
+    return read_recipe(source, path, hardware, find_form(source))
+
+
+def read_recipe(source: Source, path: Path, hardware: str, form: Form) -> Recipe:
+    """Check a parsed file that is written in a form.
+
+    Raises:
+        InvalidRecipe: with every fault that it has.
+    """
+    match form:
         case Form.VERSION_1:
             return read_version1(source, path)
         case Form.VERSION_2:
@@ -49,4 +58,6 @@ def find_form(source: Source) -> Form:
         return Form.VERSION_1
     if data.keys() & _ONLY_STRUCTURED:
         return Form.STRUCTURED
-    return Form.VERSION_2 if data.keys() & _ONLY_VERSION_2 else Form.VERSION_1
+    if data.keys() & _ONLY_VERSION_2:
+        return Form.VERSION_2
+    return Form.VERSION_1 if data.keys() & {"command", "defaults"} else Form.STRUCTURED

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from spark_vllm_docker.errors import UsageError
-from spark_vllm_docker.findings import did_you_mean
 from spark_vllm_docker.recipe.recipe import Recipe
 
 
@@ -122,10 +121,5 @@ def resolve_env(recipe: Recipe, env: Iterable[Override]) -> Mapping[str, EnvValu
 
 
 def _unused(recipe: Recipe, override: Override) -> UsageError:
-    names = sorted(recipe.command.names)
-    flag = override.name.replace("_", "-")
-    return UsageError(
-        f"{override.origin} {override.name}=…: the command of {recipe.name} has no "
-        f"{{{override.name}}}{did_you_mean(override.name, names)}",
-        hint=f"write {{{override.name}}} in the command, or append the flag: -- --{flag} …",
-    )
+    why, instead = recipe.command.say_unknown(override.name)
+    return UsageError(f"{override.origin} {override.name}=…: {recipe.name}: {why}", hint=instead)

@@ -35,8 +35,9 @@ def read_structured(source: Source, path: Path, hardware: str) -> Recipe:
     merged = read_bases(source, path, "extends", lay)
     keys, findings = validate_keys(Structured, merged.data, merged)
     findings += _refuse_twice(source) + _check_when(merged)
+    findings += _check_complete(merged, source)
     if keys is not None:
-        findings += _check_complete(keys, source) + _check_serve(keys, merged)
+        findings += _check_serve(keys, merged)
     if findings or keys is None or keys.container is None:
         raise_sorted(findings, path)
     command = _build_command(keys, merged)
@@ -92,12 +93,16 @@ def _check_when(merged: Source) -> list[Finding]:
     return findings
 
 
-def _check_complete(keys: Structured, source: Source) -> list[Finding]:
+def _check_complete(merged: Source, source: Source) -> list[Finding]:
     """What neither this file nor one that it extends has said."""
+    if not isinstance(merged.data, dict):
+        return []
     missing = []
-    if keys.container is None:
+    serve = merged.data.get("serve")
+    names = serve if isinstance(serve, dict) else {}
+    if "container" not in merged.data:
         missing.append(("container", "container: vllm/vllm-openai:v0.20.0"))
-    if not keys.model and not any(flag_name(key, "") == MODEL for key in keys.serve):
+    if "model" not in merged.data and not any(flag_name(key, "") == MODEL for key in names):
         missing.append(("model", "model: org/name"))
     return [
         Finding("REC002", Severity.ERROR, f"the key '{key}' is missing", source.start, fix)

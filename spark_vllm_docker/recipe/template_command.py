@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from spark_vllm_docker.findings import Where
+from spark_vllm_docker.findings import Where, did_you_mean
 from spark_vllm_docker.recipe.command import Argument
 from spark_vllm_docker.recipe.serve import find_serve_words
 from spark_vllm_docker.recipe.shell import Word
@@ -48,6 +48,15 @@ class TemplateCommand:
     def find_parameter(self, name: str) -> str:
         """The name itself, where the command has that placeholder."""
         return name if name in self.names else ""
+
+    def say_unknown(self, name: str) -> tuple[str, str]:
+        """The command has no such placeholder."""
+        names = sorted(self.names)
+        flag = name.replace("_", "-")
+        return (
+            f"the command has no {{{name}}}{did_you_mean(name, names)}",
+            f"write {{{name}}} in the command, or append the flag: -- --{flag} …",
+        )
 
     def parse_value(self, name: str, text: str, current: object) -> object:
         """A number where the default is one, so that `{port:d}` goes on working; else the text."""

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from spark_vllm_docker.errors import RecipeNotFound
 from spark_vllm_docker.recipe.faults import raise_sorted, validate_keys
 from spark_vllm_docker.recipe.models import Env, HardwareName, Settings
 from spark_vllm_docker.recipe.overrides import Override, Overrides
@@ -44,8 +45,14 @@ class UserConfig(BaseModel):
 
 
 def find_user_config(environ: Mapping[str, str]) -> Path:
-    """`$SPARK_RECIPE_CONFIG`, else `spark-recipe/config.yaml` in `~/.config`."""
+    """`$SPARK_RECIPE_CONFIG`, else `spark-recipe/config.yaml` in `~/.config`.
+
+    Raises:
+        RecipeNotFound: the variable names a file that is not there.
+    """
     if named := environ.get(_VARIABLE):
+        if not Path(named).is_file():
+            raise RecipeNotFound(f"{_VARIABLE}: there is no file {named}")
         return Path(named)
     folder = environ.get("XDG_CONFIG_HOME") or f"{environ.get('HOME', '~')}/.config"
     return Path(folder) / "spark-recipe/config.yaml"

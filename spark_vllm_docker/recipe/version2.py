@@ -55,6 +55,10 @@ def read_version2(source: Source, path: Path, hardware: str) -> Recipe:
     data, foreign = drop_foreign(merged, Version2)
     keys, findings = validate_keys(Version2, data, merged)
     findings += _check_runtime(merged)
+    if keys is not None and keys.max_nodes is not None and keys.max_nodes < keys.min_nodes:
+        message = f"max_nodes: {keys.max_nodes} is less than min_nodes, {keys.min_nodes}"
+        where = merged.where(("max_nodes",), value=True)
+        findings.append(Finding("REC005", Severity.ERROR, message, where))
     if findings or keys is None:
         raise_sorted([*findings, *source.duplicates, *foreign], path)
     values = _resolve({MODEL: keys.model, **keys.defaults})

@@ -10,13 +10,24 @@ _SECRET_NAME = re.compile(
 )
 MASK = "********"
 SHORTEST = 4
-"""A shorter value is not masked: it would be found in every other word."""
+"""A shorter value is replaced where its name stands, not wherever its letters do."""
+_API_KEY = re.compile(r"(--api[-_]key(?:=|\s+))('[^']*'|\"[^\"]*\"|[^\s'\"]+)")
 
 
 def find_secret_values(environment: Mapping[str, object]) -> frozenset[str]:
     """The values of variables whose names say that they are secret."""
-    values = (str(value) for name, value in environment.items() if _SECRET_NAME.search(name))
+    values = (str(value) for name, value in environment.items() if is_secret_name(name))
     return frozenset(value for value in values if len(value) >= SHORTEST)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable's or a parameter's name says that its value is secret."""
+    return _SECRET_NAME.search(name.replace("-", "_")) is not None
+
+
+def mask_api_key(text: str) -> str:
+    """A command with the values of `--api-key` replaced, short ones too."""
+    return _API_KEY.sub(lambda found: f"{found[1]}{MASK}", text)
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:

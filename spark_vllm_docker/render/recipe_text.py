@@ -36,18 +36,21 @@ def write_recipe(
     recipe: Recipe,
     data: dict[str, Any],
     serve: dict[str, Any],
-    on_serve: list[str],
+    in_command: dict[str, list[str]],
     keys: dict[str, str],
 ) -> str:
-    """The keys, then `serve`; `keys` maps parameters to flags, for the comments at them."""
+    """The keys, then `serve`. `in_command` are the comments inside the old command, by the section
+    that they belong to; `keys` maps parameters to flags, for the comments at them.
+    """
     comments = _move(read_comments(recipe.source), keys, set(data), set(serve))
+    for section, found in in_command.items():
+        comments.above[(section,)] += found
     rows = [row for row in comments.head if not row.startswith(SCHEMA_LINE)]
     for key, value in data.items():
         if key == "env":
             rows += _write_section(key, value, comments)
         else:
             rows += _write_entry((key,), value, comments, "")
-    comments.above[("serve",)] += on_serve
     rows += _write_section("serve", serve, comments)
     return "\n".join([*rows, *comments.left]) + "\n"
 

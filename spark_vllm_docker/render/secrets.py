@@ -8,7 +8,14 @@ from dataclasses import replace
 from spark_vllm_docker.recipe.overrides import Parameter
 from spark_vllm_docker.recipe.serve import UNKNOWN, parse_serve
 from spark_vllm_docker.render.deployment import Deployment
-from spark_vllm_docker.render.masking import SHORTEST, find_secret_values, mask
+from spark_vllm_docker.render.masking import (
+    MASK,
+    SHORTEST,
+    find_secret_values,
+    is_secret_name,
+    mask,
+    mask_api_key,
+)
 from spark_vllm_docker.render.script import quote_export
 from spark_vllm_docker.render.spec import API_KEY_VARIABLE, SECRET_FROM_HOST
 
@@ -40,13 +47,16 @@ def mask_deployment(deployment: Deployment, secrets: frozenset[str]) -> Deployme
     spec = deployment.spec
     masked = replace(
         spec,
-        command=tuple(mask(word, quoted) for word in spec.command),
-        env=tuple((name, mask(value, secrets)) for name, value in spec.env),
+        command=tuple(mask_api_key(mask(word, quoted)) for word in spec.command),
+        env=tuple(
+            (name, MASK if is_secret_name(name) and value else mask(value, secrets))
+            for name, value in spec.env
+        ),
         labels=tuple((name, mask(value, secrets)) for name, value in spec.labels),
     )
     return replace(
         deployment,
         spec=masked,
-        command=mask(deployment.command, quoted),
-        script=mask(deployment.script, quoted),
+        command=mask_api_key(mask(deployment.command, quoted)),
+        script=mask_api_key(mask(deployment.script, quoted)),
     )

@@ -107,14 +107,20 @@ def _take_apart(recipe: Recipe, command: str) -> _Parts:
     return _Parts(before, env, words)
 
 
-def _split_comments(before: str) -> tuple[list[str], list[str]]:
-    """The steps before the server, and the comments among them."""
-    rows = before.replace("\\\n", " ").split("\n")
-    comments = [row.strip() for row in rows if row.strip().startswith("#")]
-    text = "\n".join(row.strip() for row in rows if not row.strip().startswith("#")).strip()
-    text = re.sub(r"\s*(&&|;)$", "", text).strip()
-    text = re.sub(r"[ \t]+", " ", text) if "'" not in text and '"' not in text else text
-    return ([text] if text else []), comments
+def _split_comments(before: str) -> tuple[list[str], dict[str, list[str]]]:
+    """The steps before the server, and the comments in front of them and of the server."""
+    comments: dict[str, list[str]] = {"setup": [], "serve": []}
+    steps: list[str] = []
+    for row in before.replace("\\\n", " ").split("\n"):
+        text = row.strip()
+        if text.startswith("#"):
+            comments["serve" if steps else "setup"].append(text)
+        elif text:
+            steps.append(text)
+    step = re.sub(r"\s*(&&|;)$", "", "\n".join(steps)).strip()
+    if not step:
+        return [], {"setup": [], "serve": comments["setup"]}
+    return [step], comments
 
 
 def _build_serve(
@@ -126,6 +132,11 @@ def _build_serve(
     if len(arguments.positional) > 1:
         words = " ".join(word.value for word in arguments.positional)
         raise _refuse(recipe, f"there are several words that could be the model: {words}")
+    for given in arguments.given:
+        kind = flags.get(given.name, {}).get("kind", "")
+        if kind in ("bool", "store_true", "store_false") and given.values and not given.key:
+            word = given.values[0].value
+            raise _refuse(recipe, f"{given.written} takes no value, and '{word}' follows it")
     model = arguments.positional[0].value if arguments.positional else ""
     serve: dict[str, Any] = {}
     for given in arguments.given:

@@ -72,8 +72,8 @@ def test_new_goes_where_recipes_are(cli: CommandLine) -> None:
     ("arguments", "message"),
     [
         (["a b"], "'a b' is no name of a model"),
-        (["org/m", "--image", "::"], "container: expected text of another form"),
-        (["org/m", "--name", "x\ny"], "name: expected text of another form"),
+        (["org/m", "--image", "::"], "container: expected an image such as"),
+        (["org/m", "--name", "x\ny"], "name: expected a name in one line"),
     ],
 )
 def test_new_writes_nothing_that_check_would_refuse(
@@ -128,7 +128,10 @@ def test_show_says_where_everything_comes_from(cli: CommandLine) -> None:
     assert document["form"] == "structured"
     assert document["env"]["B"] == {"value": "b", "origin": f"{config}:1:37"}  # type: ignore[index]
     config.write_text("recipes: {r: {set: {prot: 7}}}\n")
-    assert f"{config}:1:21 prot=…: the command of r has no {{prot}}" in cli("show", "r.yaml").err
+    assert (
+        f"{config}:1:21 prot=…: r: no release of vLLM has a flag --prot; did you mean"
+        in cli("show", "r.yaml").err
+    )
     config.write_text("recipes: [\n")
     assert cli("show", "r.yaml").code == 1
 
@@ -212,3 +215,59 @@ def test_the_readme_of_a_recipe_is_yaml() -> None:
         r"```yaml\n(.*?)```", (ROOT / "docs/recipes.md").read_text(), re.DOTALL
     ):
         yaml.safe_load(block)
+
+
+def test_a_fault_of_the_keys_does_not_hide_the_flags(cli: CommandLine) -> None:
+    (cli.home / "a.yaml").write_text(
+        "name: x\nmodel: m\ncontainer: vllm/vllm-openai:v0.20.0\nshm_size: lots\nserve:\n"
+        "  enforce-eager: yes please\n  --port: 1\n  max-modle-len: 3\nwhen: {h1000: {}}\n"
+    )
+    rows = cli("check", "a.yaml").out.splitlines()
+    codes = [row.partition(":")[0] for row in rows if row.startswith("error")]
+    assert codes == [
+        "error[REC004] a.yaml",
+        "error[FLAG002] a.yaml",
+        "error[REC019] a.yaml",
+        "error[FLAG001] a.yaml",
+        "error[REC018] a.yaml",
+    ]
+    (cli.home / "b.yaml").write_text(OLD.replace("container:", "contaner:").replace("-tp", "-pt"))
+    assert "FLAG001" in cli("check", "b.yaml").out
+
+
+def test_check_goes_on_after_a_file_that_is_not_there(cli: CommandLine) -> None:
+    (cli.home / "loop.yaml").symlink_to("loop.yaml")
+    (cli.home / "r").mkdir()
+    (cli.home / "r/old.yaml").write_text(OLD)
+    done = cli("check", "r", "tiny-cpu")
+    assert "2 recipes" in done.out
+
+
+@pytest.mark.parametrize("value", ["abc", "a-long-secret-value"])
+def test_a_secret_of_any_length_is_masked_where_its_name_stands(
+    cli: CommandLine, value: str
+) -> None:
+    for verb in (
+        ["show", "tiny-cpu"],
+        ["show", "tiny-cpu", "--json"],
+        ["render", "tiny-cpu"],
+        ["render", "tiny-cpu", "--as", "docker-py"],
+        ["render", "tiny-cpu", "--as", "script"],
+        ["up", "tiny-cpu", "--dry-run"],
+        ["up", "tiny-cpu", "--dry-run", "--json"],
+    ):
+        done = cli(*verb, "--env", f"MY_TOKEN={value}", "--set", f"api-key={value}")
+        assert done.code == 0, done.err
+        assert value not in done.out + done.err, verb
+
+
+def test_set_null_takes_a_flag_away(cli: CommandLine) -> None:
+    done = cli("render", "tiny-cpu", "--as", "command", "--set", "max-num-seqs=null")
+    assert "--max-num-seqs" not in done.out
+    assert "-tp 2" in cli("render", "tiny-cpu", "--as", "command", "--set", "-tp=2").out.replace(
+        "--tensor-parallel-size", "-tp"
+    )
+    assert (
+        "--tensor-parallel-size 3"
+        in cli("render", "tiny-cpu", "--as", "command", "--set", "tensor_parallel=3").out
+    )

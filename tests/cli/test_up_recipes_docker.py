@@ -63,6 +63,7 @@ def test_a_failing_mod_or_step_ends_it_before_the_server(
     up = cli("up", write(cli, port, **around), "-d")
     assert up.code == 5
     assert "exit code 3" in up.err
+    assert "\ncause: Hunk FAILED\n" in up.err
     log = cli("logs", "sr-test").out
     assert "Hunk FAILED" in log
     assert "vLLM" not in log

@@ -246,3 +246,24 @@ def test_the_corpus_has_no_false_errors() -> None:
         if f.severity is Severity.ERROR
     ]
     assert errors == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("m --enforce-eager true", "--enforce-eager takes no value, found 'true'"),
+        ("m --port 1 2", "--port takes one value, found '2' after it"),
+        ("m --no-enable-prefix-caching false", "takes no value, found 'false'"),
+        ("--enforce-eager m", ""),
+        ("m --served-model-name a b", ""),
+        ("m -O3", ""),
+    ],
+)
+def test_a_word_that_belongs_to_nothing(words: str, message: str) -> None:
+    text = (
+        'recipe_version: "1"\nname: a\ncontainer: vllm/vllm-openai:v0.20.0\n'
+        f"command: vllm serve {words}\n"
+    )
+    found = [f.message for f in check_recipe(parse_recipe(text, Path("a.yaml")))]
+    assert bool(found) is bool(message)
+    assert message in "".join(found)

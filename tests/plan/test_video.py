@@ -66,7 +66,8 @@ def test_defaults_of_the_server_are_32_frames() -> None:
 )
 def test_videos_are_written_shortly(text: str, seconds: float, aspect: float) -> None:
     video = parse_video(text)
-    assert (video.duration_s, video.aspect) == (seconds, pytest.approx(aspect))
+    assert video.duration_s == seconds
+    assert video.aspect == pytest.approx(aspect)
     assert video.sound
     assert not parse_video(f"{text} silent").sound
 

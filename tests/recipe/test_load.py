@@ -107,7 +107,7 @@ BAD = [
     ),
     (
         GOOD + "shm_size: lots\n",
-        ["a.yaml:9:11: shm_size: expected text of another form, found 'lots'"],
+        ["a.yaml:9:11: shm_size: expected a size such as 16g, found 'lots'"],
     ),
     (
         GOOD + "stall_timeout_s: -1\n",
@@ -119,7 +119,9 @@ BAD = [
     ),
     (
         GOOD.replace("image:1", "--privileged"),
-        ["a.yaml:3:12: container: expected text of another form, found '--privileged'"],
+        [
+            "a.yaml:3:12: container: expected an image such as vllm/vllm-openai:v0.20.0, found '--privileged'"
+        ],
     ),
     (GOOD + "env:\n  'A B': 1\n", None),
     (GOOD + "env:\n  - A=1\n", ["a.yaml:10:3: env: expected a mapping, found a list"]),

@@ -184,7 +184,7 @@ def test_any_flag_of_the_release_can_be_set_and_only_those() -> None:
     )
     assert command_of(text, "model=org/other").startswith("vllm serve org/other ")
     for sets, message in (
-        ("max-modle-len=1", r"has no \{max-modle-len\}; did you mean 'max-model-len'"),
+        ("max-modle-len=1", r"has no flag --max-modle-len; did you mean 'max-model-len'"),
         ("enforce-eager=yes", "expected true or false, found 'yes'"),
         ("limit-mm-per-prompt={x", "expected JSON, found '{x'"),
     ):

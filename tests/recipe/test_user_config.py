@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_vllm_docker.errors import InvalidRecipe
+from spark_vllm_docker.errors import InvalidRecipe, RecipeNotFound
 from spark_vllm_docker.recipe.overrides import Override
 from spark_vllm_docker.recipe.user_config import find_overrides, find_user_config, load_user_config
 
@@ -21,10 +21,14 @@ recipes:
 """
 
 
-def test_where_it_is() -> None:
+def test_where_it_is(tmp_path: Path) -> None:
     assert find_user_config({"HOME": "/h"}) == Path("/h/.config/spark-recipe/config.yaml")
     assert find_user_config({"XDG_CONFIG_HOME": "/c"}) == Path("/c/spark-recipe/config.yaml")
-    assert find_user_config({"SPARK_RECIPE_CONFIG": "/x.yaml", "HOME": "/h"}) == Path("/x.yaml")
+    named = tmp_path / "x.yaml"
+    with pytest.raises(RecipeNotFound, match="SPARK_RECIPE_CONFIG: there is no file"):
+        find_user_config({"SPARK_RECIPE_CONFIG": str(named)})
+    named.write_text("")
+    assert find_user_config({"SPARK_RECIPE_CONFIG": str(named), "HOME": "/h"}) == named
 
 
 def test_what_holds_for_all_and_for_one(tmp_path: Path) -> None:
