@@ -83,9 +83,9 @@ class RecipeNotFound(Refused):
 class InvalidRecipe(Refused):
     """A recipe file with at least one fault; all faults are in `findings`."""
 
-    def __init__(self, findings: Sequence[Finding]) -> None:
+    def __init__(self, findings: Sequence[Finding], *, hint: str = "") -> None:
         count = len(findings)
-        super().__init__(f"the recipe has {count} fault{'s' if count > 1 else ''}")
+        super().__init__(f"the recipe has {count} fault{'s' if count > 1 else ''}", hint=hint)
         self.findings = tuple(findings)
 
 

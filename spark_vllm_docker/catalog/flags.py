@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+from spark_vllm_docker.catalog.yaml_data import read_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,7 @@ def find_flags(version: str) -> VersionFlags | None:
 @cache
 def load_flag_changes() -> dict[str, str]:
     """What to write instead of a flag that a release does not have, by flag."""
-    text = (Path(__file__).parent / "data/flag_changes.yaml").read_text(encoding="utf-8")
-    changes: dict[str, str] = yaml.safe_load(text)
+    changes: dict[str, str] = read_data("flag_changes.yaml")
     return changes
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
+from spark_vllm_docker.catalog.yaml_data import read_data
 
 HARDWARE = ("dgx-spark", "h100", "h200", "b200", "a100", "l40s", "rtx-pro-6000", "cpu")
 """The names, as `data/hardware.yaml` has them: known without reading it."""
@@ -38,8 +38,7 @@ class Hardware:
 @cache
 def load_hardware() -> dict[str, Hardware]:
     """Every kind of machine, by name."""
-    text = (Path(__file__).parent / "data/hardware.yaml").read_text(encoding="utf-8")
-    return {name: Hardware(name, **entry) for name, entry in yaml.safe_load(text).items()}
+    return {name: Hardware(name, **entry) for name, entry in read_data("hardware.yaml").items()}
 
 
 def match_gpu(model: str) -> str:

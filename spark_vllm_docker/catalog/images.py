@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from spark_vllm_docker.catalog.shipped import find_shipped
+from spark_vllm_docker.catalog.yaml_data import read_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ def load_buildable_images() -> dict[str, BuildableImage]:
     """All images of `launch/images/`, by repository."""
     images = {}
     for file in sorted(find_shipped("launch").glob("images/*/image.yaml")):
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        data = read_yaml(file)
         image = BuildableImage(
             repository=data["repository"],
             folder=file.parent,

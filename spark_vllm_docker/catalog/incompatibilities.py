@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
+from spark_vllm_docker.catalog.yaml_data import read_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +27,10 @@ _TOLD = ("id", "severity", "message", "fix", "evidence")
 @cache
 def load_incompatibilities() -> tuple[Incompatibility, ...]:
     """All entries, in the order of the file."""
-    text = (Path(__file__).parent / "data/incompatibilities.yaml").read_text(encoding="utf-8")
     return tuple(
         Incompatibility(
             **{key: str(entry[key]) for key in _TOLD},
             conditions={key: value for key, value in entry.items() if key not in _TOLD},
         )
-        for entry in yaml.safe_load(text)
+        for entry in read_data("incompatibilities.yaml")
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
+from spark_vllm_docker.catalog.yaml_data import read_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +23,7 @@ class ModelFamily:
 @cache
 def load_model_families() -> tuple[ModelFamily, ...]:
     """All families; of those that match, the first counts."""
-    text = (Path(__file__).parent / "data/model_families.yaml").read_text(encoding="utf-8")
-    return tuple(ModelFamily(**entry) for entry in yaml.safe_load(text))
+    return tuple(ModelFamily(**entry) for entry in read_data("model_families.yaml"))
 
 
 def find_family_flags(model: str) -> dict[str, Any]:

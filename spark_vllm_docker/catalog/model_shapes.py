@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
-import yaml
+from spark_vllm_docker.catalog.yaml_data import read_data
 
 Config = Mapping[str, Any]
 StateKind = Literal["mamba-1", "mamba-2", "gated-delta-net"]
@@ -148,8 +147,7 @@ def read_shape(model: str, config: Config, source: str = "") -> ModelShape:
 @cache
 def load_known_models() -> dict[str, Any]:
     """The entries of `data/models.yaml`, by model."""
-    text = (Path(__file__).parent / "data/models.yaml").read_text(encoding="utf-8")
-    entries: dict[str, Any] = yaml.safe_load(text)
+    entries: dict[str, Any] = read_data("models.yaml")
     return entries
 
 

@@ -99,7 +99,8 @@ def _check_read(recipe: Recipe) -> list[Finding]:
     from spark_vllm_docker.errors import Refused, UsageError
     from spark_vllm_docker.findings import Finding, Severity
     from spark_vllm_docker.plan.check import check_recipe
-    from spark_vllm_docker.render.build import LaunchOptions, build_deployment
+    from spark_vllm_docker.render.build import build_deployment
+    from spark_vllm_docker.render.command import LaunchOptions
 
     findings = check_recipe(recipe)
     if any(finding.severity is Severity.ERROR for finding in findings):

@@ -17,6 +17,7 @@ VERBS = {
     "convert": "Write a recipe of another form as a structured one.",
     "schema": "The JSON Schema of recipes, for editors.",
     "flags": "The flags of `vllm serve` in a release, and what changed.",
+    "plan": "Block size, memory, videos: what vLLM would only say after minutes.",
     "render": "Print what `up` would run: command, script, docker run or docker-py.",
     "up": "Start a recipe, watch it to ready, prove it.",
     "ps": "Deployments on this machine.",

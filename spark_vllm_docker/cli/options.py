@@ -14,7 +14,7 @@ from spark_vllm_docker.catalog.hardware import HARDWARE
 if TYPE_CHECKING:
     from spark_vllm_docker.recipe.overrides import Overrides
     from spark_vllm_docker.recipe.recipe import Recipe
-    from spark_vllm_docker.render.build import LaunchOptions
+    from spark_vllm_docker.render.command import LaunchOptions
     from spark_vllm_docker.render.deployment import Deployment
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -101,9 +101,17 @@ class ChosenRecipe:
 
         return build_deployment(self.recipe, self.options(in_container), environ)
 
+    def command(self) -> str:
+        """The command alone, without what a container needs besides."""
+        from spark_vllm_docker.recipe.overrides import resolve_parameters
+        from spark_vllm_docker.render.command import render_command
+
+        parameters = resolve_parameters(self.recipe, self.overrides.sets)
+        return render_command(self.recipe, parameters, self.options())
+
     def options(self, in_container: bool = True) -> LaunchOptions:
         """The options that the renderer takes."""
-        from spark_vllm_docker.render.build import LaunchOptions
+        from spark_vllm_docker.render.command import LaunchOptions
         from spark_vllm_docker.render.deployment import LOOPBACK
 
         choice = self.choice

@@ -22,10 +22,12 @@ from spark_vllm_docker.cli.options import (
     recipe_options,
 )
 from spark_vllm_docker.errors import EngineError
-from spark_vllm_docker.events import Note
+from spark_vllm_docker.events import Found, Note
+from spark_vllm_docker.findings import Severity
 
 if TYPE_CHECKING:
     from spark_vllm_docker.engine.protocol import Engine
+    from spark_vllm_docker.findings import Finding
     from spark_vllm_docker.launcher.start import UpRequest
     from spark_vllm_docker.render.deployment import Deployment
 
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0.1),
     help="Give up after so many seconds; a pull or build is not cut off.",
 )
+@click.option("--force", is_flag=True, help="Start although the plan says that it will not work.")
+@click.option("--fix", is_flag=True, help="Apply the plan's flags that mend what can be mended.")
 @click.option("--logs", "show_log", is_flag=True, help="Show the server's log while it loads.")
 @click.option("--dry-run", is_flag=True, help="Print what would run, and run nothing.")
 @json_option
@@ -54,6 +58,8 @@ def command(
     replace: bool,
     keep: bool,
     timeout_s: float | None,
+    force: bool,
+    fix: bool,
     show_log: bool,
     dry_run: bool,
     as_json: bool,
@@ -70,7 +76,8 @@ def command(
     in_container = engine != "process"
     options = {"wait": not no_wait, "detach": detach, "replace": replace, "keep": keep}
     if dry_run:
-        read = _read_recipe(choice, in_container=in_container)
+        read = _read_recipe(choice, in_container=in_container, force=force, fix=fix)
+        _write_findings(read)
         from spark_vllm_docker.render.secrets import mask_deployment
 
         request = _build_request(read, options | {"wait": False}, timeout_s)
@@ -92,16 +99,19 @@ def command(
         opened.append(open_engine(engine))
         opened[0].check()
 
+    def read_recipe() -> _Read:
+        return _read_recipe(choice, in_container=in_container, force=force, fix=fix)
+
     try:
-        read = make_while(lambda: _read_recipe(choice, in_container=in_container), load_engine)
+        read = make_while(read_recipe, load_engine)
     except EngineError:
-        _read_recipe(choice, in_container=in_container)  # a fault of the recipe is told first
+        read_recipe()  # a fault of the recipe is told first
         raise
     _run(
         _build_request(read, options, timeout_s),
         opened[0],
         began,
-        read.secrets,
+        read,
         as_json=as_json,
         show_log=show_log,
     )
@@ -115,15 +125,49 @@ class _Read:
     build: Path | None
     ready_timeout_s: float | None
     secrets: frozenset[str]
+    findings: tuple[Finding, ...]
+    fixed: tuple[tuple[str, str], ...]
 
 
-def _read_recipe(choice: RecipeChoice, *, in_container: bool) -> _Read:
+def _read_recipe(choice: RecipeChoice, *, in_container: bool, force: bool, fix: bool) -> _Read:
+    """Read, render and plan.
+
+    Raises:
+        InvalidRecipe: the plan has errors, and they are neither mended nor overridden.
+    """
+    from spark_vllm_docker.cli.planning import find_all, make_plan
+    from spark_vllm_docker.errors import InvalidRecipe
+
     chosen = choice.load(os.environ)
     recipe = chosen.recipe
     build = recipe.file.parent / recipe.keys.build if recipe.keys.build else None
     deployment = chosen.build(os.environ, in_container=in_container)
+    plan = make_plan(chosen, deployment.command, os.environ)
+    fixed = plan.fixes if fix else ()
+    if fixed:
+        words = tuple(word for flag in fixed for word in flag)
+        chosen = dataclasses.replace(
+            chosen, choice=dataclasses.replace(choice, extra=(*choice.extra, *words))
+        )
+        deployment = chosen.build(os.environ, in_container=in_container)
+        plan = make_plan(chosen, deployment.command, os.environ)
+    findings = find_all(chosen, plan)
+    if not force and any(finding.severity is Severity.ERROR for finding in findings):
+        hint = "up --fix applies the flags that mend it" if plan.fixes else ""
+        raise InvalidRecipe(findings, hint=hint)
     secrets = chosen.find_secrets(deployment, os.environ)
-    return _Read(deployment, build, recipe.keys.ready_timeout_s, secrets)
+    worth_saying = tuple(f for f in findings if f.severity is not Severity.NOTE)
+    timeout = recipe.keys.ready_timeout_s
+    return _Read(deployment, build, timeout, secrets, worth_saying, fixed)
+
+
+def _write_findings(read: _Read) -> None:
+    from spark_vllm_docker.ui.words import say_finding
+
+    for finding in read.findings:
+        click.echo(say_finding(finding), err=True)
+    for flag, value in read.fixed:
+        click.echo(f"fixed: {flag} {value}", err=True)
 
 
 def _build_request(read: _Read, options: dict[str, bool], timeout_s: float | None) -> UpRequest:
@@ -155,7 +199,7 @@ def _run(
     request: UpRequest,
     engine: Engine,
     began: float,
-    secrets: frozenset[str],
+    read: _Read,
     *,
     as_json: bool,
     show_log: bool,
@@ -166,12 +210,16 @@ def _run(
     from spark_vllm_docker.launcher.start import Launch, find_new_key, start_deployment
     from spark_vllm_docker.launcher.targets import describe_result
 
-    hidden = secrets | ({request.new_api_key} if request.new_api_key else set())
+    hidden = read.secrets | ({request.new_api_key} if request.new_api_key else set())
     with (
         masked_errors(hidden),
         open_screen("up", as_json=as_json, show_log=show_log) as screen,
     ):
         emit = masked(screen, hidden)
+        for finding in read.findings:
+            emit(Found(finding))
+        for flag, value in read.fixed:
+            emit(Note(f"fixed: {flag} {value}"))
         clock = PhaseClock(emit, began, "pull" if engine.uses_images else "create")
         launch = Launch(engine, request, emit, clock)
         name = request.deployment.spec.name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from spark_vllm_docker import __version__
@@ -14,14 +14,13 @@ from spark_vllm_docker.recipe import nodes as rules
 from spark_vllm_docker.recipe.models import size_in_bytes
 from spark_vllm_docker.recipe.nodes import Nodes
 from spark_vllm_docker.recipe.overrides import (
-    Overrides,
     Parameter,
     resolve_env,
     resolve_parameters,
 )
-from spark_vllm_docker.recipe.recipe import Form, Recipe
-from spark_vllm_docker.recipe.serve import append_arguments, exec_serve, parse_serve
-from spark_vllm_docker.recipe.shell import scan_shell
+from spark_vllm_docker.recipe.recipe import Recipe
+from spark_vllm_docker.recipe.serve import exec_serve, parse_serve
+from spark_vllm_docker.render.command import LaunchOptions, render_command
 from spark_vllm_docker.render.deployment import HUGGING_FACE_CACHE, LOOPBACK, Deployment
 from spark_vllm_docker.render.mods import Mod, find_mods
 from spark_vllm_docker.render.script import render_script
@@ -34,25 +33,6 @@ from spark_vllm_docker.render.spec import (
     Mount,
     PublishedPort,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchOptions:
-    """What the command line adds to a recipe.
-
-    `in_container` is false for the process engine, where the server listens on the host itself.
-    `nodes` are several machines, and `rank` which of them is meant.
-    """
-
-    overrides: Overrides = field(default_factory=Overrides)
-    extra_arguments: tuple[str, ...] = ()
-    network: str | None = None
-    listen: str = LOOPBACK
-    use_gpus: bool = True
-    in_container: bool = True
-    with_api_key: bool = False
-    nodes: Nodes = field(default_factory=Nodes)
-    rank: int = 0
 
 
 def build_deployment(
@@ -78,7 +58,7 @@ def build_deployment(
             "--listen has no effect with --network host: the server itself listens there",
             hint=f"--set host={options.listen}",
         )
-    command = _render_command(recipe, parameters, options)
+    command = render_command(recipe, parameters, options)
     serve = parse_serve(command)
     port = serve.port if serve else _port_parameter(parameters)
     published = network == "bridge" and options.in_container
@@ -203,71 +183,6 @@ def build_gang(
     return tuple(
         build_deployment(recipe, replace(used, rank=rank), environ) for rank in range(needed)
     )
-
-
-def _render_command(
-    recipe: Recipe, parameters: Mapping[str, Parameter], options: LaunchOptions
-) -> str:
-    values = {name: parameter.value for name, parameter in parameters.items()}
-    # Outside a container nothing stands between a server that listens everywhere and the network.
-    if not options.in_container and "host" in recipe.command.names:
-        values["host"] = options.listen
-    if _counts_machines(recipe, parameters) and not options.nodes.several:
-        values[rules.PARAMETER] = 1
-    try:
-        command = recipe.command.fill(values)
-    except (ValueError, TypeError) as error:
-        raise UsageError(
-            f"{recipe.name}: a parameter does not go with its format: {error}"
-        ) from error
-    command = append_arguments(command, _and_words(options.extra_arguments))
-    if recipe.form is not Form.STRUCTURED:
-        command = rules.apply_nodes(command, options.nodes)
-    command = append_arguments(command, rules.node_arguments(options.nodes, options.rank))
-    command = _after_steps(recipe.keys.setup, command)
-    if not options.in_container:
-        serve = parse_serve(command)
-        if serve is None and "host" not in recipe.command.names:
-            raise UsageError(
-                f"{recipe.name}: without a container nothing but --host keeps a server off the "
-                "network, and this command starts no `vllm serve` that it could be given to",
-                hint="write --host {host} in the command, or use --engine docker",
-            )
-        if serve is not None and serve.host != options.listen:
-            command = append_arguments(command, ["--host", options.listen])
-    return command
-
-
-def _counts_machines(recipe: Recipe, parameters: Mapping[str, Parameter]) -> bool:
-    """Version 1 counts machines with `tensor_parallel`, unless the user has set it."""
-    found = parameters.get(rules.PARAMETER)
-    own = recipe.paths.get(rules.PARAMETER)
-    if recipe.form is not Form.VERSION_1 or found is None or own is None:
-        return False
-    return found.origin == recipe.origin(own)
-
-
-def _after_steps(steps: Sequence[str], command: str) -> str:
-    """The steps in front of a command: one that fails ends the script."""
-    if not steps:
-        return command
-    # `&&` binds to one command only; in front of several, the step itself must end the script.
-    join = " && \\\n" if len(scan_shell(command).commands) == 1 else " || exit\n"
-    return "".join(f"{_as_step(step)}{join}" for step in steps) + command
-
-
-def _as_step(step: str) -> str:
-    """A step as one command; several lines, or one with a comment, stand in braces."""
-    text = step.strip()
-    alone = not re.search(r"[\n#;|]|\\\Z", text)
-    return text if alone else f"{{\n{text}\n}}"
-
-
-def _and_words(arguments: Sequence[str]) -> list[str]:
-    for argument in arguments:
-        if "\0" in argument:
-            raise UsageError("an argument holds a NUL character")
-    return list(arguments)
 
 
 def _port_parameter(parameters: Mapping[str, Parameter]) -> int:

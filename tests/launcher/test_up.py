@@ -19,7 +19,8 @@ from spark_vllm_docker.launcher.start import Launch, UpRequest, start_deployment
 from spark_vllm_docker.launcher.targets import choose_target
 from spark_vllm_docker.recipe.load import parse_recipe
 from spark_vllm_docker.recipe.overrides import Override, Overrides
-from spark_vllm_docker.render.build import LaunchOptions, build_deployment
+from spark_vllm_docker.render.build import build_deployment
+from spark_vllm_docker.render.command import LaunchOptions
 from spark_vllm_docker.render.deployment import Deployment
 from spark_vllm_docker.render.spec import ContainerSpec
 

@@ -18,7 +18,8 @@ from spark_vllm_docker.recipe.overrides import (
     resolve_parameters,
 )
 from spark_vllm_docker.recipe.recipe import Form, Recipe
-from spark_vllm_docker.render.build import LaunchOptions, build_deployment
+from spark_vllm_docker.render.build import build_deployment
+from spark_vllm_docker.render.command import LaunchOptions
 
 HEAD = "model: org/m\ncontainer: vllm/vllm-openai:v0.20.0\n"
 

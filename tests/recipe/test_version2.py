@@ -11,7 +11,8 @@ from spark_vllm_docker.plan.check import check_recipe
 from spark_vllm_docker.recipe.load import load_recipe, parse_recipe
 from spark_vllm_docker.recipe.overrides import Overrides, parse_set
 from spark_vllm_docker.recipe.recipe import Form, Recipe
-from spark_vllm_docker.render.build import LaunchOptions, build_deployment
+from spark_vllm_docker.render.build import build_deployment
+from spark_vllm_docker.render.command import LaunchOptions
 
 HEAD = 'recipe_version: "2"\nmodel: org/m\ncontainer: vllm/vllm-openai:v0.20.0\n'
 

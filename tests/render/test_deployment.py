@@ -12,7 +12,8 @@ from spark_vllm_docker.recipe.lookup import find_recipe
 from spark_vllm_docker.recipe.overrides import Overrides, parse_set
 from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.recipe.serve import parse_serve
-from spark_vllm_docker.render.build import LaunchOptions, build_deployment, container_name
+from spark_vllm_docker.render.build import build_deployment, container_name
+from spark_vllm_docker.render.command import LaunchOptions
 from spark_vllm_docker.render.deployment import Deployment
 from spark_vllm_docker.render.docker_py import docker_py_kwargs, render_docker_py
 from spark_vllm_docker.render.docker_run import render_docker_run

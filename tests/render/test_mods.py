@@ -8,7 +8,8 @@ import pytest
 
 from spark_vllm_docker.errors import Refused
 from spark_vllm_docker.recipe.load import load_recipe
-from spark_vllm_docker.render.build import LaunchOptions, build_deployment
+from spark_vllm_docker.render.build import build_deployment
+from spark_vllm_docker.render.command import LaunchOptions
 
 TEXT = (
     'recipe_version: "1"\nname: a\ncontainer: i\nmods: [{mods}]\ndefaults: {{port: 1}}\n'

@@ -14,7 +14,8 @@ from spark_vllm_docker.recipe.load import load_recipe, parse_recipe
 from spark_vllm_docker.recipe.nodes import Nodes, apply_nodes
 from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.recipe.serve import strip_command
-from spark_vllm_docker.render.build import LaunchOptions, build_deployment
+from spark_vllm_docker.render.build import build_deployment
+from spark_vllm_docker.render.command import LaunchOptions
 from spark_vllm_docker.render.structured import render_structured
 from tests.conftest import ROOT
 

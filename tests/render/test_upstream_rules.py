@@ -18,7 +18,8 @@ from spark_vllm_docker.errors import InvalidRecipe, Refused
 from spark_vllm_docker.recipe.load import load_recipe, parse_recipe
 from spark_vllm_docker.recipe.nodes import Nodes
 from spark_vllm_docker.recipe.overrides import Override, Overrides
-from spark_vllm_docker.render.build import LaunchOptions, build_deployment, build_gang
+from spark_vllm_docker.render.build import build_deployment, build_gang
+from spark_vllm_docker.render.command import LaunchOptions
 from tests.conftest import ROOT
 
 from .docker_run_reader import bash_words

@@ -1,0 +1,47 @@
+"""A chosen recipe → its plan. The facts of this machine are gathered here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_vllm_docker.cli.options import ChosenRecipe
+    from spark_vllm_docker.findings import Finding
+    from spark_vllm_docker.plan.report import PlanReport
+
+
+def make_plan(
+    chosen: ChosenRecipe, command: str, environ: Mapping[str, str], *, ask_hub: bool = False
+) -> PlanReport:
+    """Plan the command of a recipe on the hardware that it was read for."""
+    from spark_vllm_docker.catalog.hardware import detect_hardware, load_hardware
+    from spark_vllm_docker.launcher.free_memory import find_free_gib
+    from spark_vllm_docker.launcher.model_facts import find_model_shape
+    from spark_vllm_docker.plan.report import Surroundings, build_plan
+    from spark_vllm_docker.recipe.serve import parse_serve
+
+    name = chosen.recipe.hardware
+    hardware = load_hardware().get(name)
+    serve = parse_serve(command)
+    if serve is None:
+        shape, why = None, "the command starts no `vllm serve`"
+    else:
+        shape, why = find_model_shape(serve.model, environ, _hub(environ) if ask_hub else None)
+    free = find_free_gib(hardware, here=bool(name) and name == detect_hardware())
+    return build_plan(chosen.recipe, command, Surroundings(hardware, shape, why, free))
+
+
+def _hub(environ: Mapping[str, str]) -> Callable[[str], bytes]:
+    from functools import partial
+
+    from spark_vllm_docker.launcher.hub import fetch_config
+
+    return partial(fetch_config, environ=environ)
+
+
+def find_all(chosen: ChosenRecipe, plan: PlanReport) -> list[Finding]:
+    """Findings of the recipe's text and of its plan."""
+    from spark_vllm_docker.plan.check import check_recipe
+
+    return [*check_recipe(chosen.recipe), *plan.findings]

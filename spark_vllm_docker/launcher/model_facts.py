@@ -1,0 +1,120 @@
+"""What is known of a model on this machine: its `config.json` in a folder or in the Hugging Face
+cache, else the catalogue, else, where it is asked for, the Hub. Weights are never read, only
+their sizes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spark_vllm_docker.catalog.model_shapes import (
+    ModelShape,
+    UnknownShape,
+    find_known_shape,
+    read_shape,
+)
+
+Ask = Callable[[str], bytes]
+_MAX_BYTES = 1 << 20
+_GIB = 1 << 30
+
+
+def find_model_shape(
+    model: str, environ: Mapping[str, str], ask: Ask | None = None
+) -> tuple[ModelShape | None, str]:
+    """The shape, or None and why there is none; `ask` gives the config.json of the Hub."""
+    if not model:
+        return None, "the command names no model"
+    known = find_known_shape(model)
+    folder = _find_folder(model, environ)
+    try:
+        if folder is not None:
+            shape = read_shape(model, _read_json(folder / "config.json"), str(folder))
+            return _complete(shape, known, _weights_gib(folder)), ""
+        if known is not None:
+            return known, ""
+        if ask is not None:
+            return read_shape(model, parse_config(ask(model)), "the Hub"), ""
+    except UnknownShape as error:
+        return None, f"{model}: {error}"
+    return None, (
+        f"{model} is not in the cache and not in the catalogue; --hub reads its config.json there"
+    )
+
+
+def _complete(shape: ModelShape, known: ModelShape | None, weights_gib: float) -> ModelShape:
+    """What the file does not say, from the catalogue."""
+    if known is None:
+        return replace(shape, weights_gib=weights_gib)
+    return replace(
+        shape,
+        weights_gib=weights_gib or known.weights_gib,
+        quantization=shape.quantization or known.quantization,
+        kv_cache=shape.kv_cache or known.kv_cache,
+    )
+
+
+def _find_folder(model: str, environ: Mapping[str, str]) -> Path | None:
+    """A folder with a config.json: the model's own, or its newest snapshot in the cache."""
+    own = Path(model)
+    if own.is_absolute():
+        return own if (own / "config.json").is_file() else None
+    home = environ.get("HF_HOME") or f"{environ.get('HOME', '~')}/.cache/huggingface"
+    hub = Path(environ.get("HF_HUB_CACHE") or f"{home}/hub")
+    repository = hub / f"models--{model.replace('/', '--')}"
+    found = [path.parent for path in repository.glob("snapshots/*/config.json") if path.is_file()]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+        return parse_config(raw)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UnknownShape(f"{path} cannot be read: {reason}") from error
+
+
+def parse_config(raw: bytes) -> Any:
+    """The text of a config.json.
+
+    Raises:
+        UnknownShape: it is none.
+    """
+    try:
+        data = json.loads(raw[: _MAX_BYTES + 1])
+    except (ValueError, RecursionError) as error:
+        raise UnknownShape("its config.json is not JSON") from error
+    if not isinstance(data, dict):
+        raise UnknownShape("its config.json is no mapping")
+    return data
+
+
+def _weights_gib(folder: Path) -> float:
+    """From the index, else from the files; 0 while they are not all there."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        try:
+            size = _read_index(index)
+        except UnknownShape:
+            size = 0
+        if size:
+            return size / _GIB
+    files = [path for path in folder.glob("*.safetensors") if path.is_file()]
+    return sum(path.stat().st_size for path in files) / _GIB
+
+
+def _read_index(index: Path) -> int:
+    """`metadata.total_size` of the index, whose list of tensors may be long."""
+    try:
+        data = json.loads(index.read_bytes()[: 64 << 20])
+    except (OSError, ValueError) as error:
+        raise UnknownShape("its index is not JSON") from error
+    metadata = data.get("metadata") if isinstance(data, dict) else None
+    size = metadata.get("total_size") if isinstance(metadata, dict) else None
+    return int(size) if isinstance(size, (int, float)) and 0 < size < 1 << 50 else 0

@@ -1,0 +1,105 @@
+"""`Recipe` and options → the bash text that the container runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spark_vllm_docker.errors import UsageError
+from spark_vllm_docker.recipe import nodes as rules
+from spark_vllm_docker.recipe.nodes import Nodes
+from spark_vllm_docker.recipe.overrides import Overrides, Parameter
+from spark_vllm_docker.recipe.recipe import Form, Recipe
+from spark_vllm_docker.recipe.serve import append_arguments, parse_serve
+from spark_vllm_docker.recipe.shell import scan_shell
+from spark_vllm_docker.render.deployment import LOOPBACK
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """What the command line adds to a recipe.
+
+    `in_container` is false for the process engine, where the server listens on the host itself.
+    `nodes` are several machines, and `rank` which of them is meant.
+    """
+
+    overrides: Overrides = field(default_factory=Overrides)
+    extra_arguments: tuple[str, ...] = ()
+    network: str | None = None
+    listen: str = LOOPBACK
+    use_gpus: bool = True
+    in_container: bool = True
+    with_api_key: bool = False
+    nodes: Nodes = field(default_factory=Nodes)
+    rank: int = 0
+
+
+def render_command(
+    recipe: Recipe, parameters: Mapping[str, Parameter], options: LaunchOptions
+) -> str:
+    """The text of a recipe with its values, what was added to it, and its steps in front.
+
+    Raises:
+        UsageError: a value does not go with its format, or nothing keeps it off the network.
+    """
+    values = {name: parameter.value for name, parameter in parameters.items()}
+    # Outside a container nothing stands between a server that listens everywhere and the network.
+    if not options.in_container and "host" in recipe.command.names:
+        values["host"] = options.listen
+    if _counts_machines(recipe, parameters) and not options.nodes.several:
+        values[rules.PARAMETER] = 1
+    try:
+        command = recipe.command.fill(values)
+    except (ValueError, TypeError) as error:
+        raise UsageError(
+            f"{recipe.name}: a parameter does not go with its format: {error}"
+        ) from error
+    command = append_arguments(command, _and_words(options.extra_arguments))
+    if recipe.form is not Form.STRUCTURED:
+        command = rules.apply_nodes(command, options.nodes)
+    command = append_arguments(command, rules.node_arguments(options.nodes, options.rank))
+    command = _after_steps(recipe.keys.setup, command)
+    if not options.in_container:
+        serve = parse_serve(command)
+        if serve is None and "host" not in recipe.command.names:
+            raise UsageError(
+                f"{recipe.name}: without a container nothing but --host keeps a server off the "
+                "network, and this command starts no `vllm serve` that it could be given to",
+                hint="write --host {host} in the command, or use --engine docker",
+            )
+        if serve is not None and serve.host != options.listen:
+            command = append_arguments(command, ["--host", options.listen])
+    return command
+
+
+def _counts_machines(recipe: Recipe, parameters: Mapping[str, Parameter]) -> bool:
+    """Version 1 counts machines with `tensor_parallel`, unless the user has set it."""
+    found = parameters.get(rules.PARAMETER)
+    own = recipe.paths.get(rules.PARAMETER)
+    if recipe.form is not Form.VERSION_1 or found is None or own is None:
+        return False
+    return found.origin == recipe.origin(own)
+
+
+def _after_steps(steps: Sequence[str], command: str) -> str:
+    """The steps in front of a command: one that fails ends the script."""
+    if not steps:
+        return command
+    # `&&` binds to one command only; in front of several, the step itself must end the script.
+    join = " && \\\n" if len(scan_shell(command).commands) == 1 else " || exit\n"
+    return "".join(f"{_as_step(step)}{join}" for step in steps) + command
+
+
+def _as_step(step: str) -> str:
+    """A step as one command; several lines, or one with a comment, stand in braces."""
+    text = step.strip()
+    alone = not re.search(r"[\n#;|]|\\\Z", text)
+    return text if alone else f"{{\n{text}\n}}"
+
+
+def _and_words(arguments: Sequence[str]) -> list[str]:
+    for argument in arguments:
+        if "\0" in argument:
+            raise UsageError("an argument holds a NUL character")
+    return list(arguments)
