@@ -18,6 +18,7 @@ VERBS = {
     "schema": "The JSON Schema of recipes, for editors.",
     "flags": "The flags of `vllm serve` in a release, and what changed.",
     "plan": "Block size, memory, videos: what vLLM would only say after minutes.",
+    "doctor": "Can this machine serve models? What is missing, and what mends it.",
     "render": "Print what `up` would run: command, script, docker run or docker-py.",
     "up": "Start a recipe, watch it to ready, prove it.",
     "ps": "Deployments on this machine.",

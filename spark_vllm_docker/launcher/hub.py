@@ -27,3 +27,13 @@ def fetch_config(model: str, environ: Mapping[str, str]) -> bytes:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise UnknownShape(f"the Hub did not give its config.json: {error}") from error
     return answer.content
+
+
+def ping_hub(environ: Mapping[str, str]) -> str:
+    """Why the Hub does not answer; empty when it does."""
+    endpoint = environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    try:
+        httpx.head(f"{endpoint}/api/models", timeout=LIMIT_S, follow_redirects=True)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return f"{endpoint} does not answer: {error}"
+    return ""

@@ -1,0 +1,78 @@
+"""`spark-recipe doctor`."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import click
+
+from spark_vllm_docker.cli.options import engine_option, json_option
+
+
+@click.command("doctor")
+@click.argument("recipe", required=False, metavar="[RECIPE]")
+@engine_option
+@click.option("--offline", is_flag=True, help="Do not ask the Hub.")
+@json_option
+def command(recipe: str | None, engine: str | None, offline: bool, as_json: bool) -> int:
+    """Can this machine serve models? Each line: how it is, why it matters, what mends it.
+
+    With RECIPE its port is looked at too. Exit code 1 when something would stop a start.
+    """
+    from spark_vllm_docker.cli.screens import write_json
+    from spark_vllm_docker.launcher.host_facts import gather_facts
+    from spark_vllm_docker.launcher.hub import ping_hub
+    from spark_vllm_docker.plan.host import State, examine
+
+    opened, trouble = _try_engine(engine)
+    ports = _find_ports(recipe) if recipe else []
+    ask_hub = None if offline else partial(ping_hub, os.environ)
+    lines = examine(gather_facts(opened, trouble, os.environ, ports, ask_hub))
+    failed = any(line.state is State.ERROR for line in lines)
+    if as_json:
+        rows = [
+            {
+                "name": line.name,
+                "state": line.state.value,
+                "found": line.found,
+                "why": line.why,
+                "mend": line.mend or None,
+            }
+            for line in lines
+        ]
+        write_json("doctor", ok=not failed, lines=rows)
+        return int(failed)
+    width = max(len(line.name) for line in lines)
+    for line in lines:
+        click.echo(f"{line.state.value:7}  {line.name:{width}}  {line.found}")
+        if line.state in (State.ERROR, State.WARNING):
+            click.echo(f"{'':9}{'':{width}}  why: {line.why}")
+            if line.mend:
+                click.echo(f"{'':9}{'':{width}}  fix: {line.mend}")
+    return int(failed)
+
+
+def _try_engine(kind: str | None):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    from spark_vllm_docker.cli.engines import open_engine
+    from spark_vllm_docker.errors import EngineError
+
+    try:
+        engine = open_engine(kind)
+        engine.check()
+    except EngineError as error:
+        return None, error
+    return engine, None
+
+
+def _find_ports(recipe: str) -> list[int]:
+    from spark_vllm_docker.recipe.load import load_recipe
+    from spark_vllm_docker.recipe.lookup import find_recipe
+    from spark_vllm_docker.recipe.serve import parse_serve
+
+    loaded = load_recipe(find_recipe(recipe))
+    try:
+        serve = parse_serve(loaded.command.fill(loaded.values))
+    except (ValueError, TypeError):
+        return []
+    return [serve.port] if serve and serve.port else []
