@@ -39,6 +39,8 @@ def command(choice: RecipeChoice, form: str, nodes: str, ray: bool, as_json: boo
     from spark_vllm_docker.render.secrets import mask_deployment
 
     machines = Nodes(tuple(part for part in nodes.split(",") if part), ray)
+    if len(set(machines.addresses)) < len(machines.addresses):
+        raise UsageError(f"--nodes {nodes}: a machine is named twice")
     if ray and not machines.several:
         raise UsageError("--ray needs --nodes with at least two machines")
     chosen = choice.load(os.environ)

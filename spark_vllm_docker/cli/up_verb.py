@@ -93,7 +93,8 @@ def command(
     def load_engine() -> None:
         # All that is needed between here and the start: this process has the time now.
         from spark_vllm_docker.cli import screens  # noqa: F401
-        from spark_vllm_docker.launcher import start, targets, watched  # noqa: F401
+        # Nor may an interrupt meet an import later: inside one it would be no interrupt any more.
+        from spark_vllm_docker.launcher import start, targets, up, watched  # noqa: F401
         from spark_vllm_docker.ui import plain  # noqa: F401
 
         opened.append(open_engine(engine))
@@ -140,7 +141,7 @@ def _read_recipe(choice: RecipeChoice, *, in_container: bool, force: bool, fix: 
 
     chosen = choice.load(os.environ)
     recipe = chosen.recipe
-    build = recipe.file.parent / recipe.keys.build if recipe.keys.build else None
+    build = recipe.folder_of(("build",)) / recipe.keys.build if recipe.keys.build else None
     deployment = chosen.build(os.environ, in_container=in_container)
     plan = make_plan(chosen, deployment.command, os.environ)
     fixed = plan.fixes if fix else ()

@@ -184,7 +184,7 @@ def read_json_flag(arguments: Arguments, name: str) -> dict[str, Any]:
 def _loads(text: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return text
 
 

@@ -20,6 +20,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "--pipeline-parallel-size": (1, 4096, "at least 1"),
     "--data-parallel-size": (1, 4096, "at least 1"),
     "--max-num-seqs": (1, 1 << 40, "at least 1"),
+    "--max-num-batched-tokens": (1, 1 << 40, "at least 1"),
 }
 
 
@@ -36,7 +37,8 @@ def find_value_fault(given: Given, flag: dict[str, Any]) -> tuple[Argument | Non
         off = opposite if values[0].value.lower() in ("false", "0", "no", "off") else ""
         return values[0], f"takes no value, found '{values[0].value}'{off}"
     if not values:
-        return None, "" if kind in ("optional-value", "custom") else "needs a value"
+        free = kind in ("optional-value", "custom") or flag.get("nargs") in ("?", "*")
+        return None, "" if free else "needs a value"
     nargs = flag.get("nargs")
     if len(values) > 1 and nargs not in ("+", "*") and not isinstance(nargs, int):
         return values[1], f"takes one value, found '{values[1].value}' after it"
@@ -69,6 +71,8 @@ def _scalar_fault(name: str, value: str, flag: dict[str, Any]) -> str:
 
 
 def _range_fault(name: str, value: str) -> str:
+    if name == "--max-model-len" and value in ("0", "-0"):
+        return "expected at least 1, or auto, found 0"
     number = _as_float(value)
     if name not in _RANGES or number is None:
         return ""
@@ -82,6 +86,8 @@ def _json_fault(value: str, flag: dict[str, Any]) -> str:
         data = json.loads(value)
     except json.JSONDecodeError as error:
         return f"is not JSON: {error.msg.lower()} at character {error.pos + 1} of {value[:60]!r}"
+    except RecursionError:
+        return "is JSON of more levels than anything reads"
     fields = flag.get("fields")
     if fields and isinstance(data, dict):
         for key in data:

@@ -16,10 +16,19 @@ from spark_vllm_docker.catalog.image_versions import read_vllm_version
 from spark_vllm_docker.findings import Finding, Severity, did_you_mean
 from spark_vllm_docker.plan.flag_values import find_value_fault
 from spark_vllm_docker.recipe.arguments import Arguments, Given, read_arguments
+from spark_vllm_docker.recipe.faults import SUGGESTIONS
 from spark_vllm_docker.recipe.recipe import Recipe
 
 _PARSERS = {"--tool-call-parser": "tool_call_parser", "--reasoning-parser": "reasoning_parser"}
-_OPEN_SETS = {**_PARSERS, "--attention-backend": "attention_backend"}
+_OPEN_SETS = {
+    **_PARSERS,
+    "--attention-backend": "attention_backend",
+    "--quantization": "quantization",
+}
+_PLUGINS = {
+    "--tool-call-parser": "--tool-parser-plugin",
+    "--reasoning-parser": "--reasoning-parser-plugin",
+}
 
 
 def check_flags(recipe: Recipe) -> list[Finding]:
@@ -30,8 +39,9 @@ def check_flags(recipe: Recipe) -> list[Finding]:
     version, findings = _choose_version(recipe)
     arguments = read_arguments(words, version.flags)
     for given in arguments.given:
-        findings += _check_given(given, version)
+        findings += _check_given(given, version, arguments, suggest=len(findings) < SUGGESTIONS)
     findings += _check_repeated(arguments, version)
+    findings += _check_dotted(arguments)
     findings += _check_conflicts(arguments)
     findings += _check_model(recipe, arguments)
     return findings
@@ -52,17 +62,25 @@ def _choose_version(recipe: Recipe) -> tuple[VersionFlags, list[Finding]]:
     return release, [Finding("FLAG010", Severity.NOTE, message, where)]
 
 
-def _check_given(given: Given, version: VersionFlags) -> Iterator[Finding]:
+def _check_given(
+    given: Given, version: VersionFlags, arguments: Arguments, *, suggest: bool
+) -> Iterator[Finding]:
     flag = version.flags.get(given.name)
     if flag is None:
-        yield _unknown(given, version)
+        yield _unknown(given, version, suggest=suggest)
         return
     word, message = find_value_fault(given, flag)
     if message:
         where = word.where if word else given.where
         yield Finding("FLAG002", Severity.ERROR, f"{given.written} {message}", where)
-    elif given.name in _OPEN_SETS and given.values:
+    elif given.name in _OPEN_SETS and given.values and not _registers(given, arguments):
         yield from _check_open_set(given, version)
+
+
+def _registers(given: Given, arguments: Arguments) -> bool:
+    """A plugin may bring the name with it."""
+    plugin = _PLUGINS.get(given.name)
+    return plugin is not None and arguments.find(plugin) is not None
 
 
 def _check_open_set(given: Given, version: VersionFlags) -> Iterator[Finding]:
@@ -82,7 +100,7 @@ def _check_open_set(given: Given, version: VersionFlags) -> Iterator[Finding]:
         yield Finding("FLAG003", severity, message + close, value.where)
 
 
-def _unknown(given: Given, version: VersionFlags) -> Finding:
+def _unknown(given: Given, version: VersionFlags, *, suggest: bool) -> Finding:
     name = given.written.partition(".")[0].replace("_", "-")
     where = given.where
     if given.candidates:
@@ -91,15 +109,15 @@ def _unknown(given: Given, version: VersionFlags) -> Finding:
     instead = load_flag_changes().get(name, "")
     having = [v for v, known in load_versions().items() if name in known.flags]
     if not version.version:
-        known = _spellings(version.flags)
-        message = f"{given.written}: no release of vLLM has this flag{did_you_mean(name, known)}"
+        close = did_you_mean(name, _spellings(version.flags)) if suggest else ""
+        message = f"{given.written}: no release of vLLM has this flag{close}"
         return Finding("FLAG001", Severity.WARNING, message, where, instead)
     release = f"vLLM {version.version} does not have it"
     if having and version_key(having[-1]) < version_key(version.version):
         release = f"gone after vLLM {having[-1]}, and the image has {version.version}"
     elif having:
         release = f"new in vLLM {having[0]}, and the image has {version.version}"
-    close = "" if having else did_you_mean(name, _spellings(version.flags))
+    close = did_you_mean(name, _spellings(version.flags)) if suggest and not having else ""
     return Finding("FLAG001", Severity.ERROR, f"{given.written}: {release}{close}", where, instead)
 
 
@@ -118,6 +136,18 @@ def _check_repeated(arguments: Arguments, version: VersionFlags) -> Iterator[Fin
             message = f"{given.written} is given twice; the last one counts"
             yield Finding("FLAG005", Severity.WARNING, message, given.where)
         seen[given.name] = given
+
+
+def _check_dotted(arguments: Arguments) -> Iterator[Finding]:
+    """A parser of vLLM puts the dotted keys of a flag together and behind everything else: the
+    flag's own value is then lost (utils/argparse_utils.py, 0.16 to 0.32).
+    """
+    whole = {given.name for given in arguments.given if given.name and not given.key}
+    for given in arguments.given:
+        if given.key and given.name in whole:
+            message = f"{given.written}: its dotted form replaces all that {given.name} says"
+            fix = f"write {given.key} into the value of {given.name}"
+            yield Finding("FLAG008", Severity.ERROR, message, given.where, fix)
 
 
 def _check_conflicts(arguments: Arguments) -> Iterator[Finding]:

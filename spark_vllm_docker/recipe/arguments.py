@@ -15,6 +15,7 @@ from typing import Any
 from spark_vllm_docker.findings import Where
 from spark_vllm_docker.recipe.command import Argument
 
+_ENOUGH = 64  # words behind one flag: more of them say nothing new
 _NUMBER = re.compile(r"-\d+(\.\d+)?$")
 
 
@@ -58,7 +59,7 @@ def read_arguments(words: Sequence[Argument], flags: Mapping[str, dict[str, Any]
         at += 1
         if not _is_flag(word.value):
             # The model is one word; what follows it, or a flag without a value, belongs to nothing.
-            if positional and given:
+            if positional and given and len(given[-1].values) < _ENOUGH:
                 given[-1] = _with(given[-1], [*given[-1].values, word])
             else:
                 positional.append(word)
@@ -71,7 +72,7 @@ def read_arguments(words: Sequence[Argument], flags: Mapping[str, dict[str, Any]
         if head.startswith("-O") and len(head) > 2 and not head.startswith("--"):
             given.append(_with(found, [Argument(word.where, head[2:])]))
             continue
-        end = at + _taken(found, words[at:], flags)
+        end = at + _taken(found, words, at, flags)
         given.append(_with(found, list(words[at:end])))
         at = end
     return Arguments(tuple(positional), tuple(given))
@@ -106,17 +107,23 @@ def _resolve(
     if dashed in names:
         name, negated = names[dashed]
         return Given(where, head, name if name in flags else "", (), key, negated)
-    begun = sorted(n for n in names if n.startswith(dashed)) if dashed.startswith("--") else []
+    begun = _find_begun(dashed, names) if dashed.startswith("--") else ()
     if len(begun) == 1 and not dot:
         name, negated = names[begun[0]]
         return Given(where, head, name, (), key, negated)
     return Given(where, head, "", (), key, candidates=tuple(begun))
 
 
-def _taken(found: Given, following: Sequence[Argument], flags: Mapping[str, dict[str, Any]]) -> int:
-    """How many of the following words the flag takes."""
+def _find_begun(dashed: str, names: Mapping[str, tuple[str, bool]]) -> list[str]:
+    return sorted(name for name in names if name.startswith(dashed))
+
+
+def _taken(
+    found: Given, words: Sequence[Argument], at: int, flags: Mapping[str, dict[str, Any]]
+) -> int:
+    """How many of the words from `at` on the flag takes."""
     count = 0
-    while count < len(following) and not _is_flag(following[count].value):
+    while at + count < len(words) and not _is_flag(words[at + count].value):
         count += 1
     flag = flags.get(found.name)
     if flag is None or flag.get("nargs") in ("+", "*"):

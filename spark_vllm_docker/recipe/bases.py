@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_vllm_docker.errors import InvalidRecipe, RecipeNotFound
 from spark_vllm_docker.findings import Finding, Severity
-from spark_vllm_docker.recipe.lookup import SUFFIXES, find_recipe
+from spark_vllm_docker.recipe.lookup import SUFFIXES, find_recipe, is_file
 from spark_vllm_docker.recipe.source import Source, parse_yaml, read_text
 
 MAX_DEPTH = 8
@@ -51,7 +51,7 @@ def _find(name: str, path: Path, key: str, source: Source) -> Path:
         raise _fault(source, key, f"{key}: '{name}' is not a recipe in the same folder", fix)
     for suffix in ("", *SUFFIXES):
         beside = path.parent / f"{name}{suffix}"
-        if beside.is_file():
+        if is_file(beside):
             return beside
     if key == "extends":
         try:

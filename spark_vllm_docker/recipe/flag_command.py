@@ -116,7 +116,7 @@ class FlagCommand:
         if kind == "json" or (kind == "json-or-str" and text[:1] in "{["):
             try:
                 return json.loads(text)
-            except json.JSONDecodeError as error:
+            except (json.JSONDecodeError, RecursionError) as error:
                 raise ValueError(f"expected JSON, found '{text[:60]}'") from error
         return text
 
@@ -159,7 +159,8 @@ def write_flag(key: str, value: object, version: str) -> list[str]:
             return [word]
         case False:
             fixed = flag.get("kind") in ("store_true", "store_false")
-            return [] if fixed or not word.startswith("--") else [f"--no-{word[2:]}"]
+            long = word if word.startswith("--") else f"--{flag_name(key, version)}"
+            return [] if fixed else [f"--no-{long[2:]}"]
         case dict():
             words = [to_json(value)]
         case list() if flag.get("kind") == "append":

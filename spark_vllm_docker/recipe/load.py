@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from spark_vllm_docker.recipe.recipe import Form, Recipe
+from spark_vllm_docker.recipe.forms import Form, find_form
+from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.recipe.source import Source, parse_yaml, read_text
 from spark_vllm_docker.recipe.structured import read_structured
 from spark_vllm_docker.recipe.version1 import read_version1
 from spark_vllm_docker.recipe.version2 import read_version2
-
-_ONLY_STRUCTURED = frozenset({"serve", "extends", "setup", "when"})
-_ONLY_VERSION_2 = frozenset(
-    {"runtime", "metadata", "include", "overrides", "min_nodes", "max_nodes", "pre_exec"}
-)
 
 
 def load_recipe(path: Path, hardware: str = "") -> Recipe:
@@ -46,18 +41,3 @@ def read_recipe(source: Source, path: Path, hardware: str, form: Form) -> Recipe
             return read_version2(source, path, hardware)
         case Form.STRUCTURED:
             return read_structured(source, path, hardware)
-
-
-def find_form(source: Source) -> Form:
-    """The form that a file is written in, by its version and by the keys that only one form has."""
-    data: Any = source.data if isinstance(source.data, dict) else {}
-    version = str(data.get("recipe_version", ""))
-    if version == "2":
-        return Form.VERSION_2
-    if version and ("command" in data or "serve" not in data):
-        return Form.VERSION_1
-    if data.keys() & _ONLY_STRUCTURED:
-        return Form.STRUCTURED
-    if data.keys() & _ONLY_VERSION_2:
-        return Form.VERSION_2
-    return Form.VERSION_1 if data.keys() & {"command", "defaults"} else Form.STRUCTURED

@@ -26,20 +26,18 @@ def find_recipe(name: str, environ: Mapping[str, str] | None = None) -> Path:
         when several of one folder have the name: none of them is chosen.
     """
     for candidate in _as_paths(Path(name)):
-        if candidate.is_file():
+        if is_file(candidate):
             return candidate
     folders = search_folders(environ)
     for folder in folders:
-        here = [candidate for candidate in _as_paths(folder / name) if candidate.is_file()]
+        here = [candidate for candidate in _as_paths(folder / name) if is_file(candidate)]
         if len(here) > 1:
             raise _ambiguous(name, here)
         if here:
             return here[0]
         if "/" not in name:
-            nested = [
-                p for s in ("", *SUFFIXES) for p in sorted(folder.glob(f"**/{_literal(name)}{s}"))
-            ]
-            files = [p for p in nested if p.is_file() and p.suffix in SUFFIXES]
+            wanted = {f"{name}{suffix}" for suffix in ("", *SUFFIXES)}
+            files = [path for path in find_recipes(folder) if path.name in wanted]
             if len(files) > 1:
                 raise _ambiguous(name, files)
             if files:
@@ -72,10 +70,22 @@ def search_folders(environ: Mapping[str, str] | None = None) -> list[Path]:
 
 
 def find_recipes(folder: Path) -> Iterator[Path]:
-    """Every recipe file under a folder, sorted."""
-    return (
-        path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.is_file()
-    )
+    """Every recipe file under a folder, sorted; what cannot be looked into is passed over."""
+    found = [
+        Path(place) / name
+        for place, _, names in os.walk(folder)
+        for name in names
+        if name.endswith(SUFFIXES)
+    ]
+    return (path for path in sorted(found) if is_file(path))
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a file; a name that no file can have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _as_paths(path: Path) -> Iterator[Path]:
@@ -84,8 +94,3 @@ def _as_paths(path: Path) -> Iterator[Path]:
     yield path
     for suffix in SUFFIXES:
         yield path.with_name(path.name + suffix)
-
-
-def _literal(name: str) -> str:
-    """A name as a glob pattern that matches only itself."""
-    return "".join(f"[{char}]" if char in "*?[" else char for char in name)

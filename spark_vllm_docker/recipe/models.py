@@ -7,6 +7,7 @@ GPU machine. The forms below add their own keys; `Keys` is what `load.py` makes 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
@@ -26,11 +27,12 @@ Size = Annotated[
 ]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Text = Annotated[str, StringConstraints(min_length=1)]
+CommandText = Annotated[str, StringConstraints(min_length=1, max_length=1 << 16)]
 Modality = Literal["text", "image", "audio", "video"]
 HardwareName = Literal["dgx-spark", "h100", "h200", "b200", "a100", "l40s", "rtx-pro-6000", "cpu"]
 
 
-def _empty_as(kind: type) -> BeforeValidator:
+def empty_as(kind: type) -> BeforeValidator:
     """A key with only comments under it is YAML's null; people mean an empty list or mapping."""
     return BeforeValidator(lambda value: kind() if value is None else value)
 
@@ -40,10 +42,10 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-TextList = Annotated[list[str], _empty_as(list)]
-Defaults = Annotated[dict[str, Scalar], _empty_as(dict)]
-Settings = Annotated[dict[str, Any], _empty_as(dict)]
-Env = Annotated[dict[EnvName, Scalar], _empty_as(dict)]
+TextList = Annotated[list[str], empty_as(list)]
+Defaults = Annotated[dict[str, Scalar], empty_as(dict)]
+Settings = Annotated[dict[str, Any], empty_as(dict)]
+Env = Annotated[dict[EnvName, Scalar], empty_as(dict)]
 
 
 class ContainerKeys(BaseModel):
@@ -70,7 +72,7 @@ class ContainerKeys(BaseModel):
     )
     ipc: Literal["host", "private"] = Field(default="host", description="IPC namespace.")
     shm_size: Size = Field(default="16g", description="Size of /dev/shm, such as 16g.")
-    volumes: Annotated[list[Volume], _empty_as(list)] = Field(
+    volumes: Annotated[list[Volume], empty_as(list)] = Field(
         default_factory=list,
         description="SOURCE:/TARGET or SOURCE:/TARGET:ro; relative to the recipe's folder.",
     )
@@ -111,7 +113,9 @@ class Version1(ContainerKeys):
     )
     name: Name = Field(description="The name in ps, logs and down.")
     container: ImageReference = Field(description="The image.")
-    command: Text = Field(description="Bash with {parameters}; {{ and }} are literal braces.")
+    command: CommandText = Field(
+        description="Bash with {parameters}; {{ and }} are literal braces."
+    )
     description: str = Field(default="", description="Shown by list.")
     model: str | None = Field(default=None, description="The model, for people and tools.")
     defaults: Defaults = Field(default_factory=dict, description="Values of the parameters.")
@@ -148,13 +152,13 @@ class Version2(ContainerKeys):
     mode: Literal["auto", "solo", "cluster"] = Field(default="auto", description="Deprecated.")
     include: str | None = Field(default=None, description="A recipe in the same folder.")
     defaults: Settings = Field(default_factory=dict, description="Values of the parameters.")
-    overrides: Annotated[list[Override], _empty_as(list)] = Field(
+    overrides: Annotated[list[Override], empty_as(list)] = Field(
         default_factory=list, description="Values for a layout or a kind of hardware."
     )
-    command: Text | None = Field(
+    command: CommandText | None = Field(
         default=None, description="Bash with {parameters}; without it, built from defaults."
     )
-    pre_exec: Annotated[list[Any], _empty_as(list)] = Field(
+    pre_exec: Annotated[list[Any], empty_as(list)] = Field(
         default_factory=list, description="Steps inside the container before the server."
     )
 
@@ -180,18 +184,24 @@ class Structured(StructuredBlock):
     name: Name | None = Field(default=None, description="The name; without one, the file's.")
     description: str = Field(default="", description="Shown by list.")
     tags: TextList = Field(default_factory=list, description="Words that list --tag finds.")
-    modalities: Annotated[list[Modality], _empty_as(list)] = Field(
+    modalities: Annotated[list[Modality], empty_as(list)] = Field(
         default_factory=list, description="What the server is promised to understand."
     )
-    hardware: Annotated[list[HardwareName], _empty_as(list)] = Field(
+    hardware: Annotated[list[HardwareName], empty_as(list)] = Field(
         default_factory=list, description="The machines that it is made for."
     )
     extends: str | None = Field(
         default=None, description="Another structured recipe: its name, or a file beside this one."
     )
-    when: Annotated[dict[str, StructuredBlock | None], _empty_as(dict)] = Field(
+    when: Annotated[dict[str, StructuredBlock | None], empty_as(dict)] = Field(
         default_factory=dict, description="What is different on a kind of hardware."
     )
+
+
+def name_of_file(path: Path) -> str:
+    """A recipe's name from its file's, without what a name cannot have."""
+    text = path.stem.encode(errors="replace").decode()
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]+", "-", text)[:100].strip() or "recipe"
 
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

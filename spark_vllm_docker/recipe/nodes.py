@@ -73,12 +73,9 @@ def node_arguments(nodes: Nodes, rank: int) -> tuple[str, ...]:
 
 
 def _strip_executor(command: str) -> str:
-    """Without the executor, and then without blank and lone-backslash lines.
-
-    A command that does not have the flag is left as it is.
+    """Without the executor, and without blank and lone-backslash lines: those go in any case, and a
+    continuation that a blank line has cut off is one again.
     """
-    stripped, count = _BACKEND.subn("", command)
-    if not count:
-        return command
+    stripped = _BACKEND.sub("", command)
     lines = [line for line in stripped.split("\n") if line.strip() not in ("", "\\")]
     return "\n".join(lines).rstrip().removesuffix("\\").rstrip()

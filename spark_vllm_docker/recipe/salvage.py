@@ -9,8 +9,9 @@ from typing import Any
 
 from spark_vllm_docker.errors import InvalidRecipe, SparkRecipeError
 from spark_vllm_docker.findings import Finding
-from spark_vllm_docker.recipe.load import find_form, read_recipe
-from spark_vllm_docker.recipe.recipe import Form, Recipe
+from spark_vllm_docker.recipe.forms import Form, find_form
+from spark_vllm_docker.recipe.load import read_recipe
+from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.recipe.source import KeyPath, Source, parse_yaml, read_text
 
 _ROUNDS = 4

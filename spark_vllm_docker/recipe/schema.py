@@ -10,6 +10,8 @@ from typing import Any
 
 from spark_vllm_docker.catalog.flags import load_versions, version_key
 from spark_vllm_docker.catalog.hardware import HARDWARE
+from spark_vllm_docker.recipe.faults import FOREIGN
+from spark_vllm_docker.recipe.forms import ONLY_VERSION_2
 from spark_vllm_docker.recipe.models import Structured, Version1, Version2
 
 FILE_NAME = "recipe.schema.json"
@@ -21,6 +23,7 @@ _OPEN_SETS = {
     "--quantization": "quantization",
 }
 _HELP = 160
+_RANGES = {"--gpu-memory-utilization": {"exclusiveMinimum": 0, "maximum": 1}}
 
 
 def build_schema() -> dict[str, Any]:
@@ -38,13 +41,17 @@ def build_schema() -> dict[str, Any]:
     definitions = {name: _allow_empty(_plain(schema)) for name, schema in definitions.items()}
     flags = _build_flags()
     for schema in (forms["structured"], definitions["StructuredBlock"]):
-        schema["properties"]["serve"] = {"$ref": "#/definitions/serve"}
+        schema["properties"]["serve"] = {
+            "anyOf": [{"$ref": "#/definitions/serve"}, {"type": "null"}]
+        }
     when = forms["structured"]["properties"]["when"]
     block = when.pop("additionalProperties")
     when |= {"properties": dict.fromkeys(HARDWARE, block), "additionalProperties": False}
     for schema in (forms["version-1"], forms["version-2"]):
         schema["properties"]["recipe_version"] = {"enum": ["1", 1, "2", 2]}
-    forms["version-2"]["additionalProperties"] = True
+    for schema in (forms["version-1"], forms["version-2"]):
+        for key in FOREIGN - schema["properties"].keys():
+            schema["properties"][key] = {"description": "Of another runner: not acted on here."}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "spark-recipe recipe",
@@ -57,7 +64,7 @@ def build_schema() -> dict[str, Any]:
             "else": {"$ref": "#/definitions/version-1"},
         },
         "else": {
-            "if": {"anyOf": [{"required": [key]} for key in ("runtime", "metadata", "include")]},
+            "if": {"anyOf": [{"required": [key]} for key in sorted(ONLY_VERSION_2)]},
             "then": {"$ref": "#/definitions/version-2"},
             "else": {"$ref": "#/definitions/structured"},
         },
@@ -75,13 +82,17 @@ def _build_flags() -> dict[str, Any]:
     sets: dict[str, set[str]] = {}
     for version, known in versions.items():
         for name, flag in known.flags.items():
-            records[name] = flag
+            records[name] = _join(records.get(name), flag)
+            for alias in flag.get("aliases", ()):
+                if alias.startswith("--"):
+                    records.setdefault(alias, flag)
+                    having.setdefault(alias, []).append(version)
             having.setdefault(name, []).append(version)
         for name, values in known.sets.items():
             sets.setdefault(name, set()).update(values)
     properties = {}
     for name, flag in sorted(records.items()):
-        accepted = _value_schema(flag)
+        accepted = _value_schema(name, flag)
         if name in _OPEN_SETS:
             accepted = [{"enum": sorted(sets.get(_OPEN_SETS[name], ()))}, {"type": "string"}]
         entry: dict[str, Any] = {"anyOf": [*accepted, {"type": "null"}]}
@@ -92,9 +103,21 @@ def _build_flags() -> dict[str, Any]:
         "type": "object",
         "description": Structured.model_fields["serve"].description,
         "properties": properties,
-        "patternProperties": {"^-[^-]": {}, "[._]": {}},
+        "patternProperties": {
+            "^-[A-Za-z]": {},
+            "\\.": {},
+            # The same names with underscores.
+            f"^(?:{'|'.join(name.replace('-', '[-_]') for name in properties)})$": {},
+        },
         "additionalProperties": False,
     }
+
+
+def _join(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    """A flag of several releases: every choice that one of them has."""
+    if old is None or not (old.get("choices") and new.get("choices")):
+        return new
+    return {**new, "choices": list(dict.fromkeys([*old["choices"], *new["choices"]]))}
 
 
 def _say(text: str, having: list[str], oldest: str, newest: str) -> str:
@@ -108,7 +131,7 @@ def _say(text: str, having: list[str], oldest: str, newest: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _value_schema(flag: dict[str, Any]) -> list[dict[str, Any]]:
+def _value_schema(name: str, flag: dict[str, Any]) -> list[dict[str, Any]]:
     """What YAML may hold for a flag."""
     kind, values = flag["kind"], flag.get("type")
     if kind in ("bool", "store_true", "store_false"):
@@ -121,9 +144,9 @@ def _value_schema(flag: dict[str, Any]) -> list[dict[str, Any]]:
     elif flag.get("choices"):
         schemas = [{"enum": list(flag["choices"])}]
     elif values == "int":
-        schemas = [{"type": "integer"}]
-    elif values == "float":
-        schemas = [{"type": "number"}]
+        schemas = [{"type": "integer"}, {"type": "string", "pattern": r"^[+-]?\d+$"}]
+    elif flag.get("type") == "float":
+        schemas = [{"type": "number", **_RANGES.get(name, {})}, {"type": "string"}]
     elif values in ("human_int", "human_int_or_auto"):
         schemas = [{"type": "integer"}, {"type": "string"}]
     else:

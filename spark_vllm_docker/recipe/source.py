@@ -133,6 +133,7 @@ class _Reader:
     def __init__(self, file: str, text: str) -> None:
         self._file = file
         self._text = text
+        self._lines = text.splitlines()
         self._loader = Loader("")
         self._keys: dict[KeyPath, Where] = {}
         self._values: dict[KeyPath, Where] = {}
@@ -164,10 +165,17 @@ class _Reader:
                 self._keys[(*path, index)] = self._mark(item)
                 items.append(self._value(item, (*path, index)))
             return items
-        if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
-            below = self._text.splitlines()[node.start_mark.line + 1 :]
-            self._blocks[path] = next((len(r) - len(r.lstrip()) for r in below if r.strip()), 0)
+        # In a folded scalar (>) the lines of the text are not those of the file.
+        if isinstance(node, yaml.ScalarNode) and node.style == "|":
+            self._blocks[path] = self._indentation(node.start_mark.line + 1)
         return self._scalar(node)
+
+    def _indentation(self, line: int) -> int:
+        """Of the first line with something on it."""
+        while line < len(self._lines) and not self._lines[line].strip():
+            line += 1
+        row = self._lines[line] if line < len(self._lines) else ""
+        return len(row) - len(row.lstrip())
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
         data: dict[str, object] = {}
@@ -181,19 +189,19 @@ class _Reader:
                 self._fault(where, "merge keys (<<) are not supported; write the keys out")
             else:
                 if key in data:
-                    self._duplicate(key, where, (*path, key))
+                    self._duplicate(key, where, (*path, key), data[key])
                 self._keys[(*path, key)] = where
                 data[key] = self._value(value_node, (*path, key))
         return data
 
-    def _duplicate(self, key: str, where: Where, path: KeyPath) -> None:
+    def _duplicate(self, key: str, where: Where, path: KeyPath, old: object) -> None:
         first = self._keys[path].line
         message = f"'{key}' is here twice, and the last one counts; the first is on line {first}"
         fix = "remove the one that is not meant"
         self._duplicates.append(Finding("REC014", Severity.WARNING, message, where, fix))
-        for places in (self._keys, self._values):
-            for old in [known for known in places if known[: len(path)] == path]:
-                del places[old]
+        for places in (self._keys, self._values) if isinstance(old, (dict, list)) else ():
+            for below in [known for known in places if known[: len(path)] == path]:
+                del places[below]
 
     def _scalar(self, node: yaml.Node) -> object:
         constructor = self._loader.yaml_constructors.get(node.tag)
@@ -204,7 +212,8 @@ class _Reader:
             return str(node.value)
         try:
             value = self._loader.construct_object(node)
-            usable = not isinstance(value, (int, float)) or abs(value) <= MAX_NUMBER
+            usable = not isinstance(value, bytes) and "\0" not in str(value)
+            usable = usable and (not isinstance(value, (int, float)) or abs(value) <= MAX_NUMBER)
         except (ValueError, KeyError, IndexError, yaml.YAMLError):
             usable, value = False, None
         if not usable:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from spark_vllm_docker.catalog.flags import find_release
 from spark_vllm_docker.catalog.hardware import HARDWARE
 from spark_vllm_docker.catalog.image_versions import read_vllm_version
 from spark_vllm_docker.findings import Finding, Severity, Where, did_you_mean
 from spark_vllm_docker.recipe.bases import read_bases
 from spark_vllm_docker.recipe.faults import raise_sorted, validate_keys
 from spark_vllm_docker.recipe.flag_command import MODEL, FlagCommand, flag_name
+from spark_vllm_docker.recipe.forms import Form
 from spark_vllm_docker.recipe.merge import lift, merge_sources, pick
-from spark_vllm_docker.recipe.models import Keys, Structured
-from spark_vllm_docker.recipe.recipe import Form, Recipe
+from spark_vllm_docker.recipe.models import Keys, Structured, name_of_file
+from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.recipe.source import KeyPath, Source
 
 _OWN = ("name", "extends")
@@ -41,11 +43,12 @@ def read_structured(source: Source, path: Path, hardware: str) -> Recipe:
     if findings or keys is None or keys.container is None:
         raise_sorted(findings, path)
     command = _build_command(keys, merged)
+    keys = keys.model_copy(update={"env": {n: v for n, v in keys.env.items() if v is not None}})
     dumped = keys.model_dump(exclude={"name", "serve", "extends", "when"})
     return Recipe(
         file=path,
         form=Form.STRUCTURED,
-        keys=Keys(name=keys.name or path.stem, **dumped),
+        keys=Keys(name=keys.name or name_of_file(path), **dumped),
         command=command,
         values=command.values,
         paths=_find_paths(keys, command),
@@ -112,6 +115,7 @@ def _check_complete(merged: Source, source: Source) -> list[Finding]:
 
 def _check_serve(keys: Structured, merged: Source) -> list[Finding]:
     findings = []
+    known = find_release("").flags
     seen: dict[str, str] = {}
     for key in keys.serve:
         where = merged.where(("serve", key))
@@ -119,6 +123,10 @@ def _check_serve(keys: Structured, merged: Source) -> list[Finding]:
         if key.startswith("--") or not key or any(char.isspace() for char in key):
             message = f"serve: '{key}' is no name of a flag"
             fix = f"write {key.strip().lstrip('-').split(' ')[0] or 'the flag'}: without dashes"
+            findings.append(Finding("REC019", Severity.ERROR, message, where, fix))
+        elif key.startswith("no-") and f"--{key}" not in known and f"--{key[3:]}" in known:
+            message = f"serve.{key}: the negation of {key[3:]} is its value false"
+            fix = f"{key[3:]}: false"
             findings.append(Finding("REC019", Severity.ERROR, message, where, fix))
         elif name in seen:
             message = f"serve.{key}: the same flag as {seen[name]}"

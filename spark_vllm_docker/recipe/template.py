@@ -8,6 +8,7 @@ line. Other runners read the same files in other ways: `parse_lenient` and `pars
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ _FIELD = re.compile(r"(?P<name>[^!:]*)(?:!(?P<conversion>[rsa]))?(?::(?P<spec>[^
 # Python would build a string of any width that the template asks for.
 _SINGLE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _DOUBLED = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_NESTING = 8
+_MOST_CHARACTERS = 1 << 18
 _WIDTH = re.compile(r"\d{4,}")
 
 
@@ -124,6 +127,39 @@ def parse_version2(text: str, known: Collection[str], *, doubled: bool) -> Templ
             parts.append(found[0][0] if found[1] is None else found[0])
     parts.append(text[at:])
     return Template(tuple(part for part in parts if part != ""), ())
+
+
+def resolve_values(values: Mapping[str, object]) -> dict[str, object]:
+    """Version 2: values whose own placeholders are filled (`http://localhost:{port}`); mappings and
+    lists are JSON. What names itself stays, and so does what would grow without end.
+    """
+    done: dict[str, object] = {}
+    for name, value in values.items():
+        whole = isinstance(value, (dict, list))
+        done[name] = (
+            json.dumps(value, separators=(",", ":"), ensure_ascii=False) if whole else value
+        )
+    for _ in range(_NESTING):
+        changed = {
+            name: filled
+            for name, value in done.items()
+            if isinstance(value, str)
+            and "{" in value
+            and (filled := _fill_inner(value, done, name)) != value
+        }
+        size = sum(len(value) for value in changed.values())
+        if not changed or size > _MOST_CHARACTERS:
+            break
+        done |= changed
+    return done
+
+
+def _fill_inner(text: str, values: Mapping[str, object], own: str) -> str:
+    def replace(found: re.Match[str]) -> str:
+        name = found[1]
+        return str(values[name]) if name in values and name != own else found[0]
+
+    return _SINGLE.sub(replace, text)
 
 
 def fill_template(template: Template, values: Mapping[str, object]) -> str:

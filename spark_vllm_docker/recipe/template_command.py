@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,26 +12,30 @@ from spark_vllm_docker.recipe.command import Argument
 from spark_vllm_docker.recipe.serve import find_serve_words
 from spark_vllm_docker.recipe.shell import Word
 from spark_vllm_docker.recipe.source import Source
-from spark_vllm_docker.recipe.template import Template, fill_template
+from spark_vllm_docker.recipe.template import Template, fill_template, resolve_values
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateCommand:
-    """The text, its scanned template, and `scan`: how a part of the text is read."""
+    """The text, its scanned template, and `scan`: how a part of the text is read. With `nested`, as
+    in version 2, values may have placeholders of their own; `inner` are the names of those.
+    """
 
     text: str
     template: Template
     scan: Callable[[str], Template]
     source: Source
+    nested: bool = False
+    inner: frozenset[str] = frozenset()
 
     @property
     def names(self) -> Collection[str]:
-        """The placeholders."""
-        return self.template.names
+        """The placeholders, and those in their values."""
+        return self.template.names | self.inner
 
     def fill(self, values: Mapping[str, object]) -> str:
         """The text with every placeholder replaced."""
-        return fill_template(self.template, values)
+        return fill_template(self.template, resolve_values(values) if self.nested else values)
 
     def read_arguments(self, values: Mapping[str, object]) -> tuple[Argument, ...] | None:
         """The words after `vllm serve`, filled. A word that a value breaks in two keeps its
@@ -39,6 +45,7 @@ class TemplateCommand:
         if words is None:
             return None
         place = CommandPlaces(self.source).find
+        values = resolve_values(values) if self.nested else values
         return tuple(
             Argument(place(word.start), piece)
             for word in words
@@ -89,15 +96,15 @@ class CommandPlaces:
     """Offsets in a command's text → places in its file."""
 
     def __init__(self, source: Source) -> None:
-        self._text = str(source.data["command"])  # type: ignore[index]
+        text = str(source.data["command"])  # type: ignore[index]
         self._start = source.where(("command",), value=True)
         self._indent = source.blocks.get(("command",))
+        self._lines = [0, *(found.end() for found in re.finditer("\n", text))]
 
     def find(self, offset: int) -> Where:
         """The place of a character. A block scalar's text starts on the line after its key."""
         if self._indent is None:
             return self._start
-        before = self._text[:offset]
-        line = self._start.line + 1 + before.count("\n")
-        column = self._indent + len(before) - before.rfind("\n")
-        return Where(self._start.file, line, column)
+        line = bisect_right(self._lines, offset) - 1
+        column = self._indent + offset - self._lines[line] + 1
+        return Where(self._start.file, self._start.line + 1 + line, column)

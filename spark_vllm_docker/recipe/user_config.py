@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from spark_vllm_docker.errors import RecipeNotFound
 from spark_vllm_docker.recipe.faults import raise_sorted, validate_keys
-from spark_vllm_docker.recipe.models import Env, HardwareName, Settings
+from spark_vllm_docker.recipe.models import Env, HardwareName, Settings, empty_as
 from spark_vllm_docker.recipe.overrides import Override, Overrides
 from spark_vllm_docker.recipe.source import Source, parse_yaml, read_text
 
@@ -41,7 +41,9 @@ class UserConfig(BaseModel):
 
     hardware: HardwareName | None = None
     env: Env = Field(default_factory=dict)
-    recipes: dict[str, RecipeSettings] = Field(default_factory=dict)
+    recipes: Annotated[dict[str, RecipeSettings | None], empty_as(dict)] = Field(
+        default_factory=dict
+    )
 
 
 def find_user_config(environ: Mapping[str, str]) -> Path:
@@ -83,7 +85,7 @@ def find_overrides(config: UserConfig, source: Source, names: tuple[str, ...]) -
     env = [_override(source, ("env", name), value) for name, value in config.env.items()]
     sets: list[Override] = []
     for recipe, settings in config.recipes.items():
-        if recipe in names:
+        if recipe in names and settings is not None:
             base = ("recipes", recipe)
             sets += [_override(source, (*base, "set", n), v) for n, v in settings.sets.items()]
             env += [_override(source, (*base, "env", n), v) for n, v in settings.env.items()]
@@ -91,4 +93,6 @@ def find_overrides(config: UserConfig, source: Source, names: tuple[str, ...]) -
 
 
 def _override(source: Source, path: tuple[str, ...], value: Any) -> Override:
-    return Override(path[-1], str(value) if path[-2] == "env" else value, str(source.where(path)))
+    if path[-2] == "env":
+        value = "" if value is None else str(value)
+    return Override(path[-1], value, str(source.where(path)))

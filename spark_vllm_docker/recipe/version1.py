@@ -13,8 +13,9 @@ from spark_vllm_docker.recipe.faults import (
     raise_sorted,
     validate_keys,
 )
+from spark_vllm_docker.recipe.forms import Form
 from spark_vllm_docker.recipe.models import Keys, Version1
-from spark_vllm_docker.recipe.recipe import Form, Recipe
+from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.recipe.source import KeyPath, Source
 from spark_vllm_docker.recipe.template import Template, parse_lenient, parse_template
 from spark_vllm_docker.recipe.template_command import CommandPlaces, TemplateCommand
@@ -63,13 +64,19 @@ def _read_command(source: Source) -> tuple[TemplateCommand | None, list[Finding]
     template = parse_template(text)
     faults = _check_template(template, source, known)
     if faults:
-        # Of another runner: raw JSON, or the model as a parameter.
+        # Of another runner: the model as a parameter, or raw JSON.
         known |= {MODEL} if isinstance(data.get(MODEL), str) else set()
+        if not _check_template(template, source, known):
+            return TemplateCommand(text, template, parse_template, source), [
+                _say_lenient(template, source, braces=False)
+            ]
         lenient = parse_lenient(text, known)
         if lenient is None:
             return None, faults
         scan = partial(_scan_leniently, known=frozenset(known))
-        return TemplateCommand(text, lenient, scan, source), [_say_lenient(lenient, source)]
+        return TemplateCommand(text, lenient, scan, source), [
+            _say_lenient(lenient, source, braces=True)
+        ]
     return TemplateCommand(text, template, parse_template, source), []
 
 
@@ -96,7 +103,8 @@ def _check_template(template: Template, source: Source, known: set[str]) -> list
     return findings
 
 
-def _say_lenient(template: Template, source: Source) -> Finding:
-    injected = " and {model} from model:" if MODEL in template.names else ""
-    message = f"read leniently: other braces stay{injected}; the file was made for another runner"
+def _say_lenient(template: Template, source: Source, *, braces: bool) -> Finding:
+    what = ["other braces stay"] if braces else []
+    what += ["{model} is from model:"] if MODEL in template.names else []
+    message = f"read leniently: {' and '.join(what)}; the file was made for another runner"
     return Finding("REC011", Severity.NOTE, message, source.where(("command",), value=True))

@@ -8,6 +8,7 @@ holds are laid over `defaults` and `env` in order; values in `env` are literal.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,19 @@ from spark_vllm_docker.findings import Finding, Severity, Where, did_you_mean
 from spark_vllm_docker.recipe.bases import read_bases
 from spark_vllm_docker.recipe.conditions import find_layers
 from spark_vllm_docker.recipe.faults import (
+    SUGGESTIONS,
     drop_foreign,
     raise_sorted,
     say_not_acted_on,
     validate_keys,
 )
 from spark_vllm_docker.recipe.flag_command import MODEL, FlagCommand, flag_name
+from spark_vllm_docker.recipe.forms import Form
 from spark_vllm_docker.recipe.merge import lift, merge_sources, pick
-from spark_vllm_docker.recipe.models import Keys, Version2
-from spark_vllm_docker.recipe.recipe import Form, Recipe
+from spark_vllm_docker.recipe.models import Keys, Version2, name_of_file
+from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.recipe.source import KeyPath, Source
-from spark_vllm_docker.recipe.template import Template, fill_template, parse_version2
+from spark_vllm_docker.recipe.template import Template, parse_version2, resolve_values
 from spark_vllm_docker.recipe.template_command import CommandPlaces, TemplateCommand
 
 RUNTIMES = ("", "vllm", "vllm-distributed", "vllm-ray", "eugr-vllm")
@@ -61,12 +64,12 @@ def read_version2(source: Source, path: Path, hardware: str) -> Recipe:
         findings.append(Finding("REC005", Severity.ERROR, message, where))
     if findings or keys is None:
         raise_sorted([*findings, *source.duplicates, *foreign], path)
-    values = _resolve({MODEL: keys.model, **keys.defaults})
+    values: dict[str, object] = {MODEL: keys.model, **keys.defaults}
     command, told = _build_command(keys, values, merged)
     names = set(command.names) if isinstance(command, TemplateCommand) else set(values)
-    steps, skipped = _find_steps(keys, values, merged)
+    steps, skipped = _find_steps(keys, merged)
     if isinstance(command, FlagCommand):
-        shown, paths = command.values, _flag_paths(keys)
+        shown, paths = command.values, _flag_paths(keys, command.version)
     else:
         shown = {name: values[name] for name in values if name in names}
         paths = {name: ("defaults", name) for name in shown}
@@ -80,6 +83,7 @@ def read_version2(source: Source, path: Path, hardware: str) -> Recipe:
         source=merged,
         notes=(*source.duplicates, *notes, *foreign, *told, *skipped),
         hardware=hardware,
+        step_values=values,
         unused=tuple(
             name for name in keys.defaults if name not in names and not _used_in_values(name, keys)
         )
@@ -92,12 +96,24 @@ def _lay(base: Source | None, over: Source) -> Source:
     """As `include:` merges: entries of `overrides` add up, the base's first."""
     if base is None:
         return over
-    both = merge_sources(base, over, _same_name)
     below: Any = base.data
     mine: Any = over.data
-    if isinstance(below.get("overrides"), list) and isinstance(mine.get("overrides"), list):
-        both.data["overrides"] = [*below["overrides"], *mine["overrides"]]  # type: ignore[index]
-    return both
+    first, then = below.get("overrides"), mine.get("overrides")
+    if not isinstance(first, list) or not isinstance(then, list):
+        return merge_sources(base, over, _same_name)
+    keys = {_shift(p, len(first)): where for p, where in over.keys.items()}
+    values = {_shift(p, len(first)): where for p, where in over.values.items()}
+    keys |= {p: where for p, where in base.keys.items() if p[:1] == ("overrides",) and len(p) > 1}
+    values |= {p: w for p, w in base.values.items() if p[:1] == ("overrides",) and len(p) > 1}
+    data = {**mine, "overrides": [*first, *then]}
+    return merge_sources(base, replace(over, data=data, keys=keys, values=values), _same_name)
+
+
+def _shift(path: KeyPath, by: int) -> KeyPath:
+    """The place of an entry of `overrides` behind those of the base."""
+    if path[:1] == ("overrides",) and len(path) > 1 and isinstance(path[1], int):
+        return (path[0], path[1] + by, *path[2:])
+    return path
 
 
 def _same_name(section: str, name: str) -> str:
@@ -126,7 +142,8 @@ def _build_command(
     known = frozenset(values)
     scan = partial(_scan, known=known, doubled="{{" in keys.command)
     template = scan(keys.command)
-    command = TemplateCommand(keys.command, template, scan, source)
+    inner = frozenset(name for name in values if _used_in_values(name, keys))
+    command = TemplateCommand(keys.command, template, scan, source, nested=True, inner=inner)
     return command, _check_template(keys.command, known, source)
 
 
@@ -136,9 +153,10 @@ def _scan(text: str, known: frozenset[str], *, doubled: bool) -> Template:
 
 def _check_template(text: str, known: frozenset[str], source: Source) -> list[Finding]:
     place = CommandPlaces(source).find
-    findings = []
+    findings: list[Finding] = []
     for at, name in _unknown_names(text, known):
-        message = f"command: {{{name}}} has no value and stays as it is{did_you_mean(name, known)}"
+        close = did_you_mean(name, known) if len(findings) < SUGGESTIONS else ""
+        message = f"command: {{{name}}} has no value and stays as it is{close}"
         fix = f"add '{name}:' to defaults"
         findings.append(Finding("REC007", Severity.WARNING, message, place(at), fix))
     if "{{" in text:
@@ -175,8 +193,10 @@ def _command_of_defaults(
         MODEL: (source.where((MODEL,)), source.where((MODEL,), value=True)),
         "": (source.start, source.start),
     }
-    told = []
+    told: list[Finding] = []
     known = find_release("").flags
+    resolved = resolve_values(values)
+    seen: set[str] = set()
     if keys.model_revision:
         flags.append(("revision", keys.model_revision))
         path: KeyPath = ("model_revision",)
@@ -189,37 +209,27 @@ def _command_of_defaults(
         if f"--{flag_name(key, '').partition('.')[0]}" not in known and not key.startswith("-"):
             shown = [flag.lstrip("-").replace("-", "_") for flag in known]
             message = f"defaults.{name}: no flag of vLLM, and nothing uses it"
-            message += did_you_mean(name, shown)
+            message += did_you_mean(name, shown) if len(told) < SUGGESTIONS else ""
             told.append(Finding("REC008", Severity.WARNING, message, source.where(path)))
             continue
-        flags.append((key, values[name]))
+        own = flag_name(key, version)
+        if own in seen:
+            message = f"defaults.{name}: the flag --{own} is there already, under another name"
+            told.append(Finding("REC014", Severity.WARNING, message, source.where(path)))
+            continue
+        seen.add(own)
+        value = values[name]
+        flags.append((key, resolved[name] if isinstance(value, str) else value))
         places[key] = (source.where(path), source.where(path, value=True))
     return FlagCommand(version, keys.model, tuple(flags), places), told
 
 
-def _flag_paths(keys: Version2) -> dict[str, KeyPath]:
+def _flag_paths(keys: Version2, version: str) -> dict[str, KeyPath]:
     paths: dict[str, KeyPath] = {
-        flag_name(_NAMES.get(name, name), ""): ("defaults", name) for name in keys.defaults
+        flag_name(_NAMES.get(name, name), version): ("defaults", name)
+        for name in reversed(list(keys.defaults))
     }
     return paths | {"revision": ("model_revision",)}
-
-
-def _resolve(values: dict[str, Any]) -> dict[str, object]:
-    """Values whose own placeholders are filled: `base: http://localhost:{port}`."""
-    known = frozenset(values)
-    for _ in range(_NESTING):
-        filled = {name: _fill(value, values, known, name) for name, value in values.items()}
-        if filled == values:
-            break
-        values = filled
-    return values
-
-
-def _fill(value: object, values: dict[str, Any], known: frozenset[str], name: str) -> object:
-    if not isinstance(value, str) or "{" not in value:
-        return value
-    others = known - {name}
-    return fill_template(parse_version2(value, others, doubled=False), values)[:4096]
 
 
 def _used_in_values(name: str, keys: Version2) -> bool:
@@ -227,17 +237,13 @@ def _used_in_values(name: str, keys: Version2) -> bool:
     return any(isinstance(text, str) and f"{{{name}}}" in text for text in texts)
 
 
-def _find_steps(
-    keys: Version2, values: dict[str, object], source: Source
-) -> tuple[list[str], list[Finding]]:
+def _find_steps(keys: Version2, source: Source) -> tuple[list[str], list[Finding]]:
     """The steps before the server, and what of `pre_exec` is not acted on: files to be copied."""
-    known = frozenset(values)
     steps = [step for step in keys.pre_exec if isinstance(step, str)]
-    filled = [fill_template(parse_version2(step, known, doubled=False), values) for step in steps]
     if len(steps) == len(keys.pre_exec):
-        return filled, []
+        return steps, []
     why = ": its files are not copied into the container"
-    return filled, [say_not_acted_on("pre_exec", source, why)]
+    return steps, [say_not_acted_on("pre_exec", source, why)]
 
 
 def _build_keys(keys: Version2, path: Path, steps: list[str]) -> Keys:
@@ -245,11 +251,12 @@ def _build_keys(keys: Version2, path: Path, steps: list[str]) -> Keys:
     tags = metadata.get("tags")
     description = keys.description or str(metadata.get("description") or "")
     shared = keys.model_dump(include=set(Keys.model_fields) - {"name", "description"})
+    shared["env"] = {n: value for n, value in keys.env.items() if value is not None}
     shared["solo_only"] = keys.solo_only or keys.max_nodes == 1 or keys.mode == "solo"
     shared["cluster_only"] = keys.cluster_only or keys.min_nodes > 1 or keys.mode == "cluster"
     return Keys(
         **shared,
-        name=keys.name or path.stem,
+        name=keys.name or name_of_file(path),
         description=description.strip(),
         tags=[str(tag) for tag in tags] if isinstance(tags, list) else [],
         setup=steps,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def build_deployment(
     """
     _refuse_wrong_machines(recipe, options)
     keys = recipe.keys
-    mods = find_mods(keys.mods, recipe.file)
+    mods = find_mods(recipe)
     if mods and not options.in_container:
         raise Refused(f"{recipe.name} has mods: they patch an image, and there is no container")
     parameters = resolve_parameters(recipe, options.overrides.sets)
@@ -121,7 +121,9 @@ def _build_spec(
         command=("-c", script),
         env=tuple(fixed.items()),
         env_from_host=tuple(from_host),
-        mounts=(*_build_mounts(recipe, environ), *(mod.mount for mod in mods)),
+        mounts=_check_mounts(
+            recipe, [*_build_mounts(recipe, environ), *(mod.mount for mod in mods)]
+        ),
         ports=ports,
         network=_choose_network(recipe, options),
         gpus=_build_gpus(keys.gpus) if options.use_gpus else None,
@@ -200,12 +202,26 @@ def _build_mounts(recipe: Recipe, environ: Mapping[str, str]) -> tuple[Mount, ..
     home = environ.get("HOME", str(Path.home()))
     cache = environ.get("HF_HOME") or f"{home}/.cache/huggingface"
     mounts = [Mount(str(Path(cache).absolute()), HUGGING_FACE_CACHE)]
-    for volume in recipe.keys.volumes:
+    for index, volume in enumerate(recipe.keys.volumes):
         parts = volume.split(":")
         source = Path(f"{home}{parts[0][1:]}" if parts[0].startswith("~/") else parts[0])
-        # Relative sources are relative to the recipe, so that a recipe works from any folder.
-        absolute = source if source.is_absolute() else (recipe.file.parent / source).resolve()
+        # Relative to the file that says it, so that a recipe works from any folder.
+        folder = recipe.folder_of(("volumes", index))
+        absolute = source if source.is_absolute() else (folder / source).resolve()
+        if ":" in str(absolute):
+            raise UsageError(f"{recipe.name}: a path with ':' cannot be mounted: {absolute}")
         mounts.append(Mount(str(absolute), parts[1], parts[2:] == ["ro"]))
+    return tuple(mounts)
+
+
+def _check_mounts(recipe: Recipe, mounts: Sequence[Mount]) -> tuple[Mount, ...]:
+    """Two mounts of one place would hide each other, and an engine refuses them."""
+    seen: set[str] = set()
+    for mount in mounts:
+        target = mount.target.rstrip("/")
+        if target in seen:
+            raise UsageError(f"{recipe.name}: two volumes are mounted at {target}")
+        seen.add(target)
     return tuple(mounts)
 
 

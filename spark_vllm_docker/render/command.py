@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 
 from spark_vllm_docker.errors import UsageError
 from spark_vllm_docker.recipe import nodes as rules
+from spark_vllm_docker.recipe.forms import Form
 from spark_vllm_docker.recipe.nodes import Nodes
 from spark_vllm_docker.recipe.overrides import Overrides, Parameter
-from spark_vllm_docker.recipe.recipe import Form, Recipe
+from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.recipe.serve import append_arguments, parse_serve
 from spark_vllm_docker.recipe.shell import scan_shell
 from spark_vllm_docker.render.deployment import LOOPBACK
+
+_NOT_ONE_COMMAND = re.compile(r"[\n#;|&]|\\\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def render_command(
     if recipe.form is not Form.STRUCTURED:
         command = rules.apply_nodes(command, options.nodes)
     command = append_arguments(command, rules.node_arguments(options.nodes, options.rank))
-    command = _after_steps(recipe.keys.setup, command)
+    command = _after_steps(recipe.fill_steps(values), command)
     if not options.in_container:
         serve = parse_serve(command)
         if serve is None and "host" not in recipe.command.names:
@@ -84,18 +87,19 @@ def _counts_machines(recipe: Recipe, parameters: Mapping[str, Parameter]) -> boo
 
 def _after_steps(steps: Sequence[str], command: str) -> str:
     """The steps in front of a command: one that fails ends the script."""
-    if not steps:
+    texts = [step.strip() for step in steps if _does_something(step)]
+    if not texts:
         return command
-    # `&&` binds to one command only; in front of several, the step itself must end the script.
-    join = " && \\\n" if len(scan_shell(command).commands) == 1 else " || exit\n"
-    return "".join(f"{_as_step(step)}{join}" for step in steps) + command
+    one = len(scan_shell(command).commands) == 1
+    if one and not any(_NOT_ONE_COMMAND.search(text) for text in texts):
+        return "".join(f"{text} && \\\n" for text in texts) + command
+    # Several lines, comments, jobs in the background: bash itself must stop at what fails.
+    return "\n".join(["set -e", *texts, "set +e", command])
 
 
-def _as_step(step: str) -> str:
-    """A step as one command; several lines, or one with a comment, stand in braces."""
-    text = step.strip()
-    alone = not re.search(r"[\n#;|]|\\\Z", text)
-    return text if alone else f"{{\n{text}\n}}"
+def _does_something(step: str) -> bool:
+    """Whether it is more than blanks and comments."""
+    return any(row.strip() and not row.strip().startswith("#") for row in step.split("\n"))
 
 
 def _and_words(arguments: Sequence[str]) -> list[str]:

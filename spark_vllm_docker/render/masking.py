@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API_?KEY|TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
+    r"(?:^|_)(?:API_?KEYS?|TOKENS?|KEYS?|SECRETS?|PASS|PASSWD|CREDENTIALS?)$|PASSWORDS?$",
+    re.IGNORECASE,
 )
+_ASSIGNED = re.compile(r"""\b([A-Za-z_][A-Za-z0-9_]*)=('[^']*'|"[^"]*"|[^\s'"$;&|]+)""")
 MASK = "********"
 SHORTEST = 4
 """A shorter value is replaced where its name stands, not wherever its letters do."""
@@ -26,8 +28,14 @@ def is_secret_name(name: str) -> bool:
 
 
 def mask_api_key(text: str) -> str:
-    """A command with the values of `--api-key` replaced, short ones too."""
-    return _API_KEY.sub(lambda found: f"{found[1]}{MASK}", text)
+    """A command with the values of `--api-key` replaced, short ones too, and those of variables
+    with secret names that are set in it.
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        return f"{found[1]}={MASK}" if is_secret_name(found[1]) else found[0]
+
+    return _ASSIGNED.sub(replace, _API_KEY.sub(lambda found: f"{found[1]}{MASK}", text))
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -12,6 +13,7 @@ from spark_vllm_docker.recipe.source import KeyPath
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
 _WIDTH = 96
+_BLOCK_TEXT = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]*")
 _ITEM_ON_EACH_LINE = ("setup", "mods", "volumes", "build_args")
 
 
@@ -25,7 +27,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text.strip() else None
+    block = "\n" in text.strip() and not text.endswith("\n\n")
+    style = "|" if block and _BLOCK_TEXT.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

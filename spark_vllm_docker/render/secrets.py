@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -44,6 +45,7 @@ def find_secrets(
 def mask_deployment(deployment: Deployment, secrets: frozenset[str]) -> Deployment:
     """The deployment with its secrets replaced before a renderer quotes them."""
     quoted = secrets | {quote_export(secret)[1:-1] for secret in secrets}
+    quoted |= {shlex.quote(secret).strip("'") for secret in secrets}
     spec = deployment.spec
     masked = replace(
         spec,

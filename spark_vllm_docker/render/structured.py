@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from spark_vllm_docker.catalog.flags import find_release
 from spark_vllm_docker.catalog.image_versions import read_vllm_version
-from spark_vllm_docker.errors import Refused
+from spark_vllm_docker.errors import InvalidRecipe, Refused
 from spark_vllm_docker.recipe import nodes as rules
 from spark_vllm_docker.recipe.arguments import Arguments, Given, read_arguments
 from spark_vllm_docker.recipe.command import Argument
 from spark_vllm_docker.recipe.flag_command import FlagCommand
-from spark_vllm_docker.recipe.recipe import Form, Recipe
+from spark_vllm_docker.recipe.forms import Form
+from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.recipe.serve import strip_command
 from spark_vllm_docker.recipe.shell import Word, find_command, scan_shell
+from spark_vllm_docker.recipe.source import parse_yaml
 from spark_vllm_docker.render.recipe_text import write_recipe
 
+_CONTINUED = re.compile(r"[ \t]*\\\n[ \t]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
+_EXPANDS = re.compile(r"[*?\[]|\{[^{}]*(?:,|\.\.)[^{}]*\}|^~")
 _OPENS = ("then", "do", "else", "{", "(", "!")
 
 
@@ -58,9 +64,40 @@ def render_structured(recipe: Recipe) -> Conversion:
     arguments = read_arguments([Argument(place, word.value) for word in parts.words], flags)
     model, serve = _build_serve(recipe, arguments, flags, notes)
     _check_same(recipe, arguments, model, serve)
+    if parts.before.strip() and not parts.before.rstrip().rstrip("\\").rstrip().endswith("&&"):
+        notes.append("a step before the server that fails now ends the start")
+    notes += _find_lost(recipe)
     data = _build_keys(recipe, model, parts.env, steps)
     text = write_recipe(recipe, data, serve, comments, _find_keys(recipe, flags))
+    _check_text(recipe, text, data, serve)
     return Conversion(text, tuple(notes))
+
+
+def _find_lost(recipe: Recipe) -> list[str]:
+    """What the old file says and the new one does not."""
+    notes = [note.message for note in recipe.notes if note.code == "REC015"]
+    notes += [f"defaults.{name} was used by nothing, and is left out" for name in recipe.unused]
+    data: Any = recipe.source.data
+    if isinstance(data.get("overrides"), list):
+        notes.append("overrides: are laid in as they hold here; other hardware needs when: blocks")
+    if data.get("model_revision") and isinstance(data.get("command"), str):
+        notes.append(
+            "model_revision is left out, as the command does not use it; revision: sets it"
+        )
+    return notes
+
+
+def _check_text(recipe: Recipe, text: str, data: dict[str, Any], serve: dict[str, Any]) -> None:
+    """The text must be read as what it was written from."""
+    try:
+        again = parse_yaml(text, str(recipe.file)).data
+    except InvalidRecipe as error:
+        why = error.findings[0].message if error.findings else error.message
+        raise _refuse(recipe, f"a value cannot be written: {why}") from error
+    assert isinstance(again, dict)  # noqa: S101 - a mapping was written
+    for name, value in {**data, "serve": serve}.items():
+        if again.get(name) != value:
+            raise _refuse(recipe, f"the value of {name} cannot be written in YAML")
 
 
 def _fill(recipe: Recipe, notes: list[str]) -> str:
@@ -73,7 +110,8 @@ def _fill(recipe: Recipe, notes: list[str]) -> str:
             f"{counted} is 1, as on one machine; it was {values[counted]}, for as many machines"
         )
         values[counted] = 1
-    return rules.apply_nodes(strip_command(recipe.command.fill(values)), rules.Nodes())
+    command = recipe.command.fill(values)
+    return rules.apply_nodes(strip_command(command), rules.Nodes())
 
 
 def _take_apart(recipe: Recipe, command: str) -> _Parts:
@@ -88,10 +126,12 @@ def _take_apart(recipe: Recipe, command: str) -> _Parts:
         if assigned is None and word.value != "exec":
             raise _refuse(recipe, f"`{word.value}` stands in front of `vllm serve`")
         if assigned is not None:
+            if "$" in assigned[2]:
+                raise _refuse(recipe, f"`{word.value}` has a $ that bash does not expand")
             env[assigned[1]] = assigned[2]
     words = simple.words[at + 2 :]
     for word in simple.words:
-        if not word.fixed:
+        if not word.fixed or _EXPANDS.search(_QUOTED.sub("", command[word.start : word.end])):
             raise _refuse(recipe, f"bash expands `{word.value}` in its command")
     if simple is not line.commands[-1] or simple.after.strip("\n"):
         raise _refuse(recipe, "something follows `vllm serve`")
@@ -108,19 +148,30 @@ def _take_apart(recipe: Recipe, command: str) -> _Parts:
 
 
 def _split_comments(before: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The steps before the server, and the comments in front of them and of the server."""
+    """The steps before the server, and the comments in front of them and of the server.
+
+    What has a quote or a here-document over several lines stays as it is, comments and all.
+    """
     comments: dict[str, list[str]] = {"setup": [], "serve": []}
+    rows = _CONTINUED.sub(" ", before).split("\n")
+    if len([row for row in rows if row.strip() and not row.strip().startswith("#")]) > 1:
+        text = textwrap.dedent(before).strip("\n")
+        return [_without_join(text)], comments
     steps: list[str] = []
-    for row in before.replace("\\\n", " ").split("\n"):
+    for row in rows:
         text = row.strip()
         if text.startswith("#"):
             comments["serve" if steps else "setup"].append(text)
         elif text:
             steps.append(text)
-    step = re.sub(r"\s*(&&|;)$", "", "\n".join(steps)).strip()
+    step = _without_join("\n".join(steps))
     if not step:
         return [], {"setup": [], "serve": comments["setup"]}
     return [step], comments
+
+
+def _without_join(text: str) -> str:
+    return re.sub(r"\s*(&&|;)\s*\\?\s*$", "", text).strip()
 
 
 def _build_serve(
@@ -183,7 +234,7 @@ def _find_value(given: Given, flag: Mapping[str, Any]) -> Any:
     if flag.get("kind") in ("json", "json-or-str") and word[:1] in "{[" and not given.key:
         try:
             return json.loads(word)
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             return word
     if given.key and word in ("true", "false"):
         return word == "true"
@@ -235,7 +286,7 @@ def _comparable(word: str) -> object:
         return word
     try:
         return json.dumps(json.loads(word), sort_keys=True)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return word
 
 
@@ -255,7 +306,7 @@ def _build_keys(
     if keys.env or env:
         data["env"] = {**keys.env, **env}
     if keys.setup or steps:
-        data["setup"] = [*keys.setup, *steps]
+        data["setup"] = [*recipe.fill_steps(recipe.values), *steps]
     return data
 
 

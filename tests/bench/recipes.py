@@ -18,9 +18,9 @@ import yaml
 
 from spark_vllm_docker.errors import InvalidRecipe
 from spark_vllm_docker.plan.check import check_recipe
+from spark_vllm_docker.recipe.forms import Form
 from spark_vllm_docker.recipe.load import load_recipe
 from spark_vllm_docker.recipe.nodes import Nodes
-from spark_vllm_docker.recipe.recipe import Form
 from tests.conftest import ROOT
 from tests.recipe.mutations import SEEDS, mutate
 from tests.render.docker_run_reader import bash_words

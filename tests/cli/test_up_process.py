@@ -77,8 +77,8 @@ def test_an_interrupt_while_loading_leaves_nothing(
     while "running" not in process_cli("ps").out:
         assert time.monotonic() < end
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
-    assert process.returncode == 130
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130, out + err
     assert process_cli("ps").out.splitlines()[1:] == []
 
 

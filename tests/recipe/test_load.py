@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from spark_vllm_docker.errors import InvalidRecipe, RecipeNotFound
+from spark_vllm_docker.recipe.forms import Form
 from spark_vllm_docker.recipe.load import load_recipe, parse_recipe
-from spark_vllm_docker.recipe.recipe import Form
 from spark_vllm_docker.ui.words import say_finding
 
 GOOD = """\

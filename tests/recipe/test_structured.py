@@ -8,6 +8,7 @@ import pytest
 
 from spark_vllm_docker.errors import InvalidRecipe, UsageError
 from spark_vllm_docker.plan.check import check_recipe
+from spark_vllm_docker.recipe.forms import Form
 from spark_vllm_docker.recipe.load import load_recipe, parse_recipe
 from spark_vllm_docker.recipe.overrides import (
     Override,
@@ -17,7 +18,7 @@ from spark_vllm_docker.recipe.overrides import (
     resolve_env,
     resolve_parameters,
 )
-from spark_vllm_docker.recipe.recipe import Form, Recipe
+from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.render.build import build_deployment
 from spark_vllm_docker.render.command import LaunchOptions
 
@@ -73,7 +74,7 @@ def test_a_value_says_how_its_flag_is_written(flag: str, words: str) -> None:
 def test_steps_run_before_the_server_and_a_failing_one_ends_it() -> None:
     text = 'setup:\n  - pip install "vllm[audio]"\n  - "a; b # c"\nserve: {port: 1}\n'
     assert command_of(text) == (
-        'pip install "vllm[audio]" && \\\n{\na; b # c\n} && \\\nvllm serve org/m --port 1'
+        'set -e\npip install "vllm[audio]"\na; b # c\nset +e\nvllm serve org/m --port 1'
     )
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from spark_vllm_docker.errors import InvalidRecipe
 from spark_vllm_docker.plan.check import check_recipe
+from spark_vllm_docker.recipe.forms import Form
 from spark_vllm_docker.recipe.load import load_recipe, parse_recipe
 from spark_vllm_docker.recipe.overrides import Overrides, parse_set
-from spark_vllm_docker.recipe.recipe import Form, Recipe
+from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.render.build import build_deployment
 from spark_vllm_docker.render.command import LaunchOptions
 

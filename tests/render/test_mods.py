@@ -32,11 +32,11 @@ def test_a_mod_is_mounted_and_run_before_the_server(tmp_path: Path) -> None:
     mount = made.spec.mounts[-1]
     assert (mount.source, mount.target, mount.read_only) == (
         str(tmp_path / "repo/mods/fix"),
-        "/spark-recipe/mods/fix",
+        "/spark-recipe/mods/0-fix",
         True,
     )
     assert made.script.splitlines()[-3:] == [
-        "mkdir -p mods && cp -r /spark-recipe/mods/fix mods/ || exit",
+        "mkdir -p mods && rm -rf mods/fix && cp -r /spark-recipe/mods/0-fix mods/fix || exit",
         '(export WORKSPACE_DIR="$PWD"; cd mods/fix && bash ./run.sh) || exit',
         "exec vllm serve m --port 1",
     ]
