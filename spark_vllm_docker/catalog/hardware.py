@@ -9,9 +9,6 @@ from pathlib import Path
 
 from spark_vllm_docker.catalog.yaml_data import read_data
 
-HARDWARE = ("dgx-spark", "h100", "h200", "b200", "a100", "l40s", "rtx-pro-6000", "cpu")
-"""The names, as `data/hardware.yaml` has them: known without reading it."""
-CPU = "cpu"
 _DRIVER = Path("/proc/driver/nvidia/gpus")
 
 

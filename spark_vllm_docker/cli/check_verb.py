@@ -99,15 +99,15 @@ def _check_read(recipe: Recipe) -> list[Finding]:
     from spark_vllm_docker.errors import Refused, UsageError
     from spark_vllm_docker.findings import Finding, Severity
     from spark_vllm_docker.plan.check import check_recipe
-    from spark_vllm_docker.render.build import build_deployment
     from spark_vllm_docker.render.command import LaunchOptions
+    from spark_vllm_docker.render.outline import outline_launch
 
     findings = check_recipe(recipe)
     if any(finding.severity is Severity.ERROR for finding in findings):
         return findings
     where = recipe.source.start
     try:
-        build_deployment(recipe, LaunchOptions(), os.environ)
+        outline_launch(recipe, LaunchOptions(), os.environ)
     except UsageError as error:
         findings.append(Finding("REC012", Severity.ERROR, error.message, where, error.hint))
     except Refused as error:  # fine elsewhere, or with an image that has the mods

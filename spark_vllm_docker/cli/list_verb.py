@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spark_vllm_docker.catalog.hardware import HARDWARE
+from spark_vllm_docker.catalog.hardware_names import HARDWARE
 from spark_vllm_docker.cli.options import json_option
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from spark_vllm_docker.catalog.hardware import HARDWARE
+from spark_vllm_docker.catalog.hardware_names import HARDWARE
 
 if TYPE_CHECKING:
     from spark_vllm_docker.recipe.overrides import Overrides
@@ -82,7 +82,8 @@ class RecipeChoice:
         return ChosenRecipe(self, recipe, overrides)
 
     def _choose_hardware(self, configured: str | None) -> str:
-        from spark_vllm_docker.catalog.hardware import CPU, detect_hardware
+        from spark_vllm_docker.catalog.hardware import detect_hardware
+        from spark_vllm_docker.catalog.hardware_names import CPU
 
         return self.hardware or (CPU if self.no_gpu else configured or detect_hardware())
 

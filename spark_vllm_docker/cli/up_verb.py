@@ -93,6 +93,7 @@ def command(
     def load_engine() -> None:
         # All that is needed between here and the start: this process has the time now.
         from spark_vllm_docker.cli import screens  # noqa: F401
+
         # Nor may an interrupt meet an import later: inside one it would be no interrupt any more.
         from spark_vllm_docker.launcher import start, targets, up, watched  # noqa: F401
         from spark_vllm_docker.ui import plain  # noqa: F401

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spark_vllm_docker.catalog.flags import find_release
-from spark_vllm_docker.catalog.hardware import CPU, Hardware
+from spark_vllm_docker.catalog.hardware import Hardware
+from spark_vllm_docker.catalog.hardware_names import CPU
 from spark_vllm_docker.catalog.image_versions import read_vllm_version
 from spark_vllm_docker.catalog.model_shapes import ModelShape
 from spark_vllm_docker.findings import Finding, Severity, Where

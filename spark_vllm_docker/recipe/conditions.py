@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_vllm_docker.catalog.hardware import CPU, load_hardware
+from spark_vllm_docker.catalog.hardware import load_hardware
+from spark_vllm_docker.catalog.hardware_names import CPU
 from spark_vllm_docker.findings import Finding, Severity
 from spark_vllm_docker.recipe.source import Source
 

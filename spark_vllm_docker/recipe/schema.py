@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_vllm_docker.catalog.flags import load_versions, version_key
-from spark_vllm_docker.catalog.hardware import HARDWARE
+from spark_vllm_docker.catalog.hardware_names import HARDWARE
 from spark_vllm_docker.recipe.faults import FOREIGN
 from spark_vllm_docker.recipe.forms import ONLY_VERSION_2
 from spark_vllm_docker.recipe.models import Structured, Version1, Version2

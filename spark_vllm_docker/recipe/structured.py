@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_vllm_docker.catalog.flags import find_release
-from spark_vllm_docker.catalog.hardware import HARDWARE
+from spark_vllm_docker.catalog.hardware_names import HARDWARE
 from spark_vllm_docker.catalog.image_versions import read_vllm_version
 from spark_vllm_docker.findings import Finding, Severity, Where, did_you_mean
 from spark_vllm_docker.recipe.bases import read_bases

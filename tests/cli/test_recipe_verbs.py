@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from spark_vllm_docker.catalog.flags import find_release, load_versions
-from spark_vllm_docker.catalog.hardware import HARDWARE, detect_hardware, load_hardware, match_gpu
+from spark_vllm_docker.catalog.hardware import detect_hardware, load_hardware, match_gpu
+from spark_vllm_docker.catalog.hardware_names import HARDWARE
 from spark_vllm_docker.catalog.model_families import load_model_families
 from spark_vllm_docker.recipe.load import load_recipe
 from tests.conftest import ROOT, CommandLine

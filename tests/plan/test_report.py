@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_vllm_docker.catalog.hardware import HARDWARE, load_hardware
+from spark_vllm_docker.catalog.hardware import load_hardware
+from spark_vllm_docker.catalog.hardware_names import HARDWARE
 from spark_vllm_docker.catalog.incompatibilities import load_incompatibilities
 from spark_vllm_docker.catalog.model_shapes import (
     UnknownShape,

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from spark_vllm_docker.catalog.hardware import HARDWARE
+from spark_vllm_docker.catalog.hardware_names import HARDWARE
 from spark_vllm_docker.recipe.load import load_recipe
 from spark_vllm_docker.recipe.models import HardwareName
 from spark_vllm_docker.recipe.schema import FILE_NAME, build_schema
