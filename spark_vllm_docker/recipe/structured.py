@@ -48,7 +48,7 @@ def read_structured(source: Source, path: Path, hardware: str) -> Recipe:
     return Recipe(
         file=path,
         form=Form.STRUCTURED,
-        keys=Keys(name=keys.name or name_of_file(path), **dumped),
+        keys=Keys.model_construct(name=keys.name or name_of_file(path), **dumped),
         command=command,
         values=command.values,
         paths=_find_paths(keys, command),

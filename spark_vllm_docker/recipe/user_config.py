@@ -69,10 +69,10 @@ def load_user_config(path: Path) -> tuple[UserConfig, Source]:
     """
     empty = Source(str(path), {})
     if not path.exists():
-        return UserConfig(), empty
+        return UserConfig.model_construct(), empty
     text = read_text(path)
     if not any(row.strip() and not row.lstrip().startswith("#") for row in text.splitlines()):
-        return UserConfig(), empty
+        return UserConfig.model_construct(), empty
     source = parse_yaml(text, str(path))
     config, findings = validate_keys(UserConfig, source.data, source)
     if config is None:

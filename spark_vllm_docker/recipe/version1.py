@@ -43,7 +43,9 @@ def read_version1(source: Source, path: Path) -> Recipe:
     return Recipe(
         file=path,
         form=Form.VERSION_1,
-        keys=Keys(**keys.model_dump(exclude={"recipe_version", "command", "defaults"})),
+        keys=Keys.model_construct(
+            **keys.model_dump(exclude={"recipe_version", "command", "defaults"})
+        ),
         command=command,
         values=values,
         paths=paths,

@@ -254,7 +254,7 @@ def _build_keys(keys: Version2, path: Path, steps: list[str]) -> Keys:
     shared["env"] = {n: value for n, value in keys.env.items() if value is not None}
     shared["solo_only"] = keys.solo_only or keys.max_nodes == 1 or keys.mode == "solo"
     shared["cluster_only"] = keys.cluster_only or keys.min_nodes > 1 or keys.mode == "cluster"
-    return Keys(
+    return Keys.model_construct(
         **shared,
         name=keys.name or name_of_file(path),
         description=description.strip(),
