@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from tests.bench.planner import planned_numbers
 from tests.bench.recipes import COUNT, check_many, compare_corpus, read_mutated
 from tests.conftest import STAND_IN_IMAGE, free_port
 from tests.render.test_upstream_rules import FILES
@@ -55,6 +56,7 @@ def command_times(folder: Path) -> None:
         (["check", "nemotron-omni"], 350),
         (["render", "nemotron-omni"], 350),
         (["up", "nemotron-omni", "--dry-run"], 450),
+        (["plan", "nemotron-omni", "--hardware", "dgx-spark"], 400),
     ):
         value, best = sample(lambda arguments=arguments: timed(COMMAND, *arguments))  # type: ignore[misc]
         value *= 1000
@@ -87,6 +89,15 @@ def recipe_numbers() -> None:
     row("corpus files that load", str(loaded), str(len(FILES)), loaded == len(FILES), files)
     what = "alone, on several machines, and with Ray"
     row("renderings with their own runner's argv", str(same), str(wanted), same == wanted, what)
+
+
+def plan_numbers() -> None:
+    """The planner's numbers beside those that vLLM printed, or that were measured."""
+    for what, ours, reference in planned_numbers():
+        close = (
+            ours == reference if isinstance(reference, int) else abs(ours / reference - 1) < 0.006
+        )
+        row(what, f"{ours:,.6g}", f"{reference:,.6g}", close)
 
 
 def recipe(folder: Path, steps: Sequence[Sequence[object]], port: int) -> str:
@@ -235,6 +246,7 @@ def main() -> None:
         folder = Path(name)
         command_times(folder)
         recipe_numbers()
+        plan_numbers()
         try:
             for measure in (start_times, death_times, ready_times, memory):
                 measure(folder)
