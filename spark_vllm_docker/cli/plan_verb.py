@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from spark_vllm_docker.cli.options import (
+    ENGINES,
     PassThrough,
     RecipeChoice,
     json_option,
@@ -16,6 +17,7 @@ from spark_vllm_docker.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from spark_vllm_docker.engine.protocol import Engine
     from spark_vllm_docker.plan.report import PlanReport
     from spark_vllm_docker.plan.video_plan import VideoPlan
 
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
     "--svg", type=click.Path(dir_okay=False), help="With --sweep: the table as a picture, here."
 )
 @click.option("--beside", metavar="RECIPE", help="Another recipe on the same GPU: do both fit?")
+@click.option(
+    "--on",
+    "engine_kind",
+    type=click.Choice(ENGINES),
+    help="Look at the image on this engine too, or in its registry.",
+)
 @click.option("--hub", "ask_hub", is_flag=True, help="Read config.json from the Hub if it must.")
 @json_option
 def command(
@@ -36,6 +44,7 @@ def command(
     sweep: bool,
     svg: str | None,
     beside: str | None,
+    engine_kind: str | None,
     ask_hub: bool,
     as_json: bool,
 ) -> int:
@@ -54,7 +63,8 @@ def command(
     if svg and not sweep:
         raise UsageError("--svg needs --sweep")
     chosen = choice.load(os.environ)
-    plan = make_plan(chosen, chosen.command(), os.environ, ask_hub=ask_hub)
+    engine = _open_engine(engine_kind) if engine_kind else None
+    plan = make_plan(chosen, chosen.command(), os.environ, ask_hub=ask_hub, engine=engine)
     findings = find_all(chosen, plan)
     videos = _plan_videos(plan, video, sweep=sweep)
     shared = _plan_beside(choice, plan, beside, ask_hub=ask_hub) if beside else None
@@ -87,6 +97,15 @@ def command(
     for finding in findings:
         click.echo(say_finding(finding))
     return int(failed)
+
+
+def _open_engine(kind: str) -> Engine | None:
+    """The engine, if it has images at all."""
+    from spark_vllm_docker.cli.engines import open_engine
+
+    engine = open_engine(kind)
+    engine.check()
+    return engine if engine.uses_images else None
 
 
 def _plan_videos(plan: PlanReport, video: str | None, *, sweep: bool) -> list[VideoPlan]:

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_vllm_docker.cli.options import ChosenRecipe
+    from spark_vllm_docker.engine.protocol import Engine
     from spark_vllm_docker.findings import Finding
     from spark_vllm_docker.plan.report import PlanReport
 
 
 def make_plan(
-    chosen: ChosenRecipe, command: str, environ: Mapping[str, str], *, ask_hub: bool = False
+    chosen: ChosenRecipe,
+    command: str,
+    environ: Mapping[str, str],
+    *,
+    ask_hub: bool = False,
+    engine: Engine | None = None,
 ) -> PlanReport:
-    """Plan the command of a recipe on the hardware that it was read for."""
+    """Plan the command of a recipe on the hardware that it was read for; `engine` knows its
+    image.
+    """
     from spark_vllm_docker.catalog.hardware import detect_hardware, load_hardware
     from spark_vllm_docker.launcher.free_memory import find_free_gib
     from spark_vllm_docker.launcher.model_facts import find_model_shape
@@ -29,7 +37,13 @@ def make_plan(
     else:
         shape, why = find_model_shape(serve.model, environ, _hub(environ) if ask_hub else None)
     free = find_free_gib(hardware, here=bool(name) and name == detect_hardware())
-    return build_plan(chosen.recipe, command, Surroundings(hardware, shape, why, free))
+    image = None
+    if engine is not None:
+        from spark_vllm_docker.launcher.image_facts import look_at_image
+
+        image = look_at_image(engine, chosen.recipe.keys.container, environ)
+    surroundings = Surroundings(hardware, shape, why, free, image)
+    return build_plan(chosen.recipe, command, surroundings)
 
 
 def _hub(environ: Mapping[str, str]) -> Callable[[str], bytes]:

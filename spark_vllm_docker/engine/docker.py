@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import docker
 import docker.errors
@@ -22,6 +22,7 @@ from spark_vllm_docker.engine.protocol import (
     Deployed,
     EngineInfo,
     Exit,
+    Image,
     PullProgress,
     State,
     Stream,
@@ -48,6 +49,9 @@ def find_podman_address(environ: Mapping[str, str]) -> str:
     """Podman's socket: the user's own, else the system's."""
     own = Path(environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")) / "podman/podman.sock"
     return f"unix://{own if own.exists() else '/run/podman/podman.sock'}"
+
+
+_NOT_GIVEN = (401, 403, 404)
 
 
 class DockerEngine:
@@ -103,13 +107,31 @@ class DockerEngine:
             or shutil.which("nvidia-container-runtime-hook") is not None
         )
 
-    def find_image(self, reference: str) -> Mapping[str, str] | None:
+    def find_image(self, reference: str) -> Image | None:
         """Look the image up on the engine."""
         with engine_errors(self._address):
             try:
-                return cast("dict[str, str]", self._client.images.get(reference).labels or {})
+                found = self._client.images.get(reference)
             except docker.errors.ImageNotFound:
                 return None
+        config = found.attrs.get("Config") or {}
+        return Image(
+            id=str(found.id),
+            labels=found.labels or {},
+            architecture=str(found.attrs.get("Architecture", "")),
+            size_bytes=int(found.attrs.get("Size", 0)),
+            entrypoint=tuple(config.get("Entrypoint") or ()),
+        )
+
+    def find_in_registry(self, reference: str) -> tuple[str, ...] | None:
+        """Ask the registry through the engine, without a pull."""
+        with engine_errors(self._address):
+            try:
+                answer = self._client.api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
+            except docker.errors.APIError as error:
+                return () if error.status_code in _NOT_GIVEN else None
+        platforms = answer.get("Platforms") or []
+        return tuple(dict.fromkeys(str(one.get("architecture", "")) for one in platforms))
 
     def pull_image(self, reference: str) -> Iterator[PullProgress]:
         """Pull, layer by layer. An error inside the stream is raised."""

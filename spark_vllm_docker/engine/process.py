@@ -38,6 +38,7 @@ from spark_vllm_docker.engine.protocol import (
     Deployed,
     EngineInfo,
     Exit,
+    Image,
     PullProgress,
     Stream,
 )
@@ -80,9 +81,13 @@ class ProcessEngine:
         """The server sees what this machine has."""
         return True
 
-    def find_image(self, reference: str) -> Mapping[str, str] | None:
+    def find_image(self, reference: str) -> Image | None:
         """Images do not exist here, so none is ever missing."""
-        return {}
+        return None
+
+    def find_in_registry(self, reference: str) -> tuple[str, ...] | None:
+        """No registry is asked."""
+        return None
 
     def pull_image(self, reference: str) -> Iterator[PullProgress]:
         """Nothing to pull."""

@@ -57,6 +57,19 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """An image on the engine. `architecture` is as Docker names it (`amd64`, `arm64`),
+    `entrypoint` its own, empty when it has none.
+    """
+
+    id: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    architecture: str = ""
+    size_bytes: int = 0
+    entrypoint: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PullProgress:
     """A pull so far. `bytes_total` grows while the registry names the sizes of its layers."""
 
@@ -158,8 +171,14 @@ class Engine(Protocol):
         """Whether it has the means to hand out GPUs, as far as it can tell before a start."""
         ...
 
-    def find_image(self, reference: str) -> Mapping[str, str] | None:
-        """The labels of an image that is here, or None."""
+    def find_image(self, reference: str) -> Image | None:
+        """The image, or None when it is not on the engine."""
+        ...
+
+    def find_in_registry(self, reference: str) -> tuple[str, ...] | None:
+        """The architectures that its registry has it for: empty when it does not give it, None when
+        that cannot be told.
+        """
         ...
 
     def pull_image(self, reference: str) -> Iterator[PullProgress]:

@@ -18,6 +18,7 @@ from spark_vllm_docker.engine.protocol import (
     Deployed,
     EngineInfo,
     Exit,
+    Image,
     PullProgress,
     State,
     Stream,
@@ -57,9 +58,13 @@ class RecorderEngine:
         """A dry run asks nobody."""
         return True
 
-    def find_image(self, reference: str) -> Mapping[str, str] | None:
+    def find_image(self, reference: str) -> Image | None:
         """Every image counts as present: a dry run asks no engine."""
-        return {}
+        return Image("")
+
+    def find_in_registry(self, reference: str) -> tuple[str, ...] | None:
+        """No registry is asked."""
+        return None
 
     def pull_image(self, reference: str) -> Iterator[PullProgress]:
         """Record the pull."""

@@ -104,8 +104,8 @@ def _build_own_if_changed(
 
 
 def _is_current(engine: Engine, reference: str, key: str) -> bool:
-    labels = engine.find_image(reference)
-    return labels is not None and labels.get(CONTEXT_LABEL) == key
+    found = engine.find_image(reference)
+    return found is not None and found.labels.get(CONTEXT_LABEL) == key
 
 
 def _build(engine: Engine, request: BuildRequest, emit: Emit) -> None:

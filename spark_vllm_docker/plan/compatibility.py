@@ -17,13 +17,16 @@ from spark_vllm_docker.recipe.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is known of a start: empty where it is not."""
+    """What is known of a start: empty where it is not. `modules` are Python modules that the
+    image was seen to have, None where nobody has looked.
+    """
 
     recipe: Recipe
     arguments: Arguments
     shape: ModelShape | None
     version: str
     hardware: str
+    modules: frozenset[str] | None = None
 
 
 def check_compatibility(situation: Situation) -> list[Finding]:
@@ -40,6 +43,7 @@ def check_compatibility(situation: Situation) -> list[Finding]:
     return findings
 
 
+_STOCK = "^vllm/vllm-openai"
 Condition = Callable[[Situation, Any, dict[str, Any]], bool]
 
 
@@ -94,6 +98,13 @@ def _with_value(situation: Situation, wanted: Any, _: dict[str, Any]) -> bool:
     return all(_flag(situation, flag, {"value": value}) for flag, value in wanted.items())
 
 
+def _lacks(situation: Situation, wanted: Any, _: dict[str, Any]) -> bool:
+    """An image that was looked into counts; of one that was not, its name is the best guess."""
+    if situation.modules is not None:
+        return not set(wanted) <= situation.modules
+    return re.search(_STOCK, situation.recipe.keys.container) is not None
+
+
 def _always(situation: Situation, wanted: Any, conditions: dict[str, Any]) -> bool:
     """`value` belongs to `flag`, which looks at it."""
     del situation, wanted, conditions
@@ -113,4 +124,5 @@ _CONDITIONS: dict[str, Condition] = {
     "modality": _modality,
     "no_setup": _no_setup,
     "with_value": _with_value,
+    "lacks": _lacks,
 }

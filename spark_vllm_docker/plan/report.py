@@ -18,6 +18,7 @@ from spark_vllm_docker.plan.engine_settings import (
     describe_defaults,
     read_settings,
 )
+from spark_vllm_docker.plan.image import ImageView, check_image
 from spark_vllm_docker.plan.mamba_block import (
     asserts_budget,
     attention_block_size,
@@ -50,6 +51,7 @@ class Surroundings:
     shape: ModelShape | None
     unplanned: str = ""
     free_gib: float | None = None
+    image: ImageView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +76,20 @@ class PlanReport:
 
 def build_plan(recipe: Recipe, command: str, surroundings: Surroundings) -> PlanReport:
     """Plan the start of a recipe; `command` is its final text, with all overrides."""
-    version = read_vllm_version(recipe.keys.container) or ""
+    image = surroundings.image
+    version = (image.vllm if image else "") or read_vllm_version(recipe.keys.container) or ""
     arguments = _read_command(recipe, command, version)
     hardware = surroundings.hardware
     situation = Situation(
-        recipe, arguments, surroundings.shape, version, hardware.name if hardware else ""
+        recipe,
+        arguments,
+        surroundings.shape,
+        version,
+        hardware.name if hardware else "",
+        image.modules if image else None,
     )
-    findings = check_compatibility(situation)
+    findings = check_image(recipe, image, hardware) if image else []
+    findings += check_compatibility(situation)
     empty = PlanReport(recipe, arguments, surroundings, None, 0, None, (), tuple(findings))
     shape = surroundings.shape
     if shape is None:

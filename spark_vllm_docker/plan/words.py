@@ -15,6 +15,7 @@ def plan_rows(report: PlanReport) -> list[Row]:
     shape, settings = report.surroundings.shape, report.settings
     hardware = report.surroundings.hardware
     rows = [("hardware", _say_hardware(report))]
+    rows += report.surroundings.image.rows() if report.surroundings.image else []
     if shape is None or settings is None:
         return rows
     layers = f"{shape.attention_layers} attention layers"

@@ -237,9 +237,9 @@ def test_a_build_folder_is_built_and_built_again_when_it_changes(
             up = cli("up", str(recipe), "-d", "--replace")
             assert (up.code, "building spark-recipe-tests/built:1" in up.err) == (0, True), up.err
             cli("down", "sr-test")
-        labels = docker_engine.find_image("spark-recipe-tests/built:1")
-        assert labels is not None
-        assert labels["again"] == "yes"
+        found = docker_engine.find_image("spark-recipe-tests/built:1")
+        assert found is not None
+        assert found.labels["again"] == "yes"
         assert "building" not in cli("up", str(recipe), "-d").err
         dockerfile.write_text(f"FROM {stand_in_image}\nRUN echo told me why && false\n")
         failed = cli("up", str(recipe), "-d", "--replace")

@@ -14,6 +14,7 @@ import pytest
 from spark_vllm_docker.engine.docker import DockerEngine
 from spark_vllm_docker.engine.protocol import BuildRequest
 from spark_vllm_docker.errors import ImageMissing, NoSpace, PullFailed
+from spark_vllm_docker.launcher.image_facts import look_at_image
 from tests.conftest import CommandLine, RecipeWriter
 from tests.registry import Image, serve_registry
 
@@ -37,9 +38,9 @@ def test_a_pull_shows_layers_and_bytes(docker_engine: DockerEngine, pulled: list
     assert (progress[-1].layers_done, progress[-1].layers_total) == (3, 3)
     assert progress[-1].bytes_done == progress[-1].bytes_total > 3_000_000
     assert any(0 < p.bytes_done < p.bytes_total for p in progress)
-    labels = docker_engine.find_image(name)
-    assert labels is not None
-    assert labels["made-by"] == "tests"
+    found = docker_engine.find_image(name)
+    assert found is not None
+    assert found.labels["made-by"] == "tests"
 
 
 def test_up_pulls_what_is_not_here(
@@ -114,3 +115,33 @@ def test_a_full_disk(small_engine: DockerEngine, tmp_path: Path) -> None:
     with pytest.raises(NoSpace, match="is full") as caught:
         list(small_engine.build_image(BuildRequest("x:1", context)))
     assert "docker system df" in caught.value.hint
+
+
+def test_a_registry_is_asked_without_a_pull(docker_engine: DockerEngine) -> None:
+    with serve_registry(Image()) as registry:
+        assert docker_engine.find_in_registry(f"{registry}/app/x:1") == ("amd64",)
+        assert docker_engine.find_image(f"{registry}/app/x:1") is None
+        assert docker_engine.find_in_registry(f"{registry}/missing/x:1") == ()
+    assert docker_engine.find_in_registry(f"{registry}/app/x:1") is None
+
+
+def test_an_image_is_asked_what_is_in_it_once(
+    docker_engine: DockerEngine, stand_in_image: str, tmp_path: Path
+) -> None:
+    environ = {"SPARK_RECIPE_CACHE": str(tmp_path)}
+    seen = look_at_image(docker_engine, stand_in_image, environ)
+    assert seen.present
+    assert seen.architectures in (("amd64",), ("arm64",))
+    assert seen.modules == frozenset()
+    assert seen.vllm == ""
+    (kept,) = (tmp_path / "image-facts").iterdir()
+    kept.write_text('{"vllm": "0.20.1+x", "modules": ["av"]}')
+    again = look_at_image(docker_engine, stand_in_image, environ)
+    assert again.vllm == "0.20.1"
+    assert again.modules == frozenset({"av"})
+    absent = look_at_image(docker_engine, "spark-recipe/vllm-cpu:0.99.0", environ)
+    assert (absent.present, absent.buildable, absent.registry_has) == (False, True, None)
+    names = subprocess.run(
+        ["docker", "ps", "-a", "--format", "{{.Names}}"], capture_output=True, text=True, check=True
+    )
+    assert "spark-recipe-look" not in names.stdout

@@ -21,6 +21,7 @@ from spark_vllm_docker.catalog.model_shapes import (
 )
 from spark_vllm_docker.findings import Severity
 from spark_vllm_docker.plan.compatibility import _CONDITIONS
+from spark_vllm_docker.plan.image import ImageView
 from spark_vllm_docker.plan.report import PlanReport, Surroundings, build_plan
 from spark_vllm_docker.plan.sharing import share_gpu
 from spark_vllm_docker.plan.video import Video
@@ -284,3 +285,49 @@ def test_a_model_that_is_not_known_is_not_planned() -> None:
     assert codes(report)[-1] == "PLAN001"
     assert report.memory is None
     assert report.block_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        (
+            ImageView(
+                "i", present=True, architectures=("amd64",), vllm="0.20.0", modules=frozenset()
+            ),
+            ["IMG002"],
+        ),
+        (ImageView("i", present=True, architectures=("arm64",), modules=frozenset()), ["IMG004"]),
+        (ImageView("i", present=False, registry_has=False), ["IMG001"]),
+        (ImageView("i", present=False, registry_has=None), []),
+        (ImageView("i", present=False, registry_has=False, buildable=True), []),
+        (ImageView("i", present=False, registry_has=True, architectures=("amd64", "arm64")), []),
+        (ImageView("i", present=False, registry_has=True, free_gib=3.0), ["IMG003"]),
+    ],
+)
+def test_what_is_known_of_the_image(image: ImageView, expected: list[str]) -> None:
+    recipe = parse_recipe(
+        f"model: {OMNI}\ncontainer: i\nserve: {{gpu-memory-utilization: 0.8}}\n", Path("a.yaml")
+    )
+    spark = load_hardware()["dgx-spark"]
+    report = build_plan(
+        recipe, recipe.command.text, Surroundings(spark, find_known_shape(OMNI), image=image)
+    )
+    assert [c for c in codes(report) if c.startswith("IMG")] == expected
+    assert image.rows()[0][0] == "image"
+
+
+def test_what_is_in_the_image_counts_for_more_than_its_name() -> None:
+    text = (
+        "modalities: [audio]\nserve: {gpu-memory-utilization: 0.8, enable-prefix-caching: true}\n"
+    )
+    recipe = parse_recipe(f"model: {OMNI}\ncontainer: vllm-node\n{text}", Path("a.yaml"))
+    spark = load_hardware()["dgx-spark"]
+
+    def with_image(vllm: str, *modules: str) -> list[str]:
+        view = ImageView("vllm-node", present=True, vllm=vllm, modules=frozenset(modules))
+        around = Surroundings(spark, find_known_shape(OMNI), image=view)
+        return codes(build_plan(recipe, recipe.command.text, around))
+
+    assert with_image("0.20.0", "av", "soundfile") == ["MAMBA001"]
+    assert with_image("0.20.0") == ["MM001", "MAMBA001"]
+    assert with_image("0.32.0", "av", "soundfile") == ["MM002"]
