@@ -171,6 +171,8 @@ class _Planner:
             else (f" ({describe_defaults(self._surroundings.hardware)})")
         )
         better = good_budget(block, budget)
+        # A default that depends on hardware which nobody knows may be larger than it is taken for.
+        certain = settings.batched_tokens_given or self._surroundings.hardware is not None
         fix = f"--max-num-batched-tokens {better}"
         if asserts_budget(settings.version):
             self._error(
@@ -179,6 +181,7 @@ class _Planner:
                 f"max_num_batched_tokens ({asked}){why}",
                 "--max-num-batched-tokens",
                 fix,
+                certain=certain,
             )
             self._fixes.append(("--max-num-batched-tokens", str(better)))
         elif hangs_instead(settings.version):
@@ -188,6 +191,7 @@ class _Planner:
                 f"{block} tokens is above max_num_batched_tokens ({asked}){why}",
                 "--max-num-batched-tokens",
                 fix,
+                certain=certain,
             )
             self._fixes.append(("--max-num-batched-tokens", str(better)))
 
@@ -253,8 +257,11 @@ class _Planner:
             )
         return proposals
 
-    def _error(self, code: str, message: str, flag: str, fix: str = "") -> None:
-        self._findings.append(Finding(code, Severity.ERROR, message, self._place(flag), fix))
+    def _error(
+        self, code: str, message: str, flag: str, fix: str = "", *, certain: bool = True
+    ) -> None:
+        severity = Severity.ERROR if certain else Severity.WARNING
+        self._findings.append(Finding(code, severity, message, self._place(flag), fix))
 
     def _place(self, flag: str) -> Where:
         """Where the recipe sets a flag, else where its command is."""

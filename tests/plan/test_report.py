@@ -87,6 +87,15 @@ def test_where_the_block_must_fit(
     assert [c for c in codes(report) if c.startswith("MAMBA")] == ([code] if code else [])
 
 
+def test_a_default_of_unknown_hardware_is_only_a_warning() -> None:
+    report = plan(ALIGN + "}\n", hardware="")
+    (finding,) = [f for f in report.findings if f.code == "MAMBA001"]
+    assert finding.severity is Severity.WARNING
+    assert "the hardware is not known" in finding.message
+    given = plan(ALIGN + ", max-num-batched-tokens: 2048}\n", hardware="")
+    assert [f.code for f in given.errors] == ["MAMBA001"]
+
+
 def test_the_fix_is_the_smallest_multiple_of_the_block() -> None:
     report = plan(
         ALIGN + ", max-num-batched-tokens: 5000, mamba-ssm-cache-dtype: float32}\n",
