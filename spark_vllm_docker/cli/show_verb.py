@@ -27,13 +27,15 @@ def command(choice: RecipeChoice, as_json: bool) -> None:
     from spark_vllm_docker.health.log_lines import clean_text
     from spark_vllm_docker.recipe.flag_command import to_json
     from spark_vllm_docker.recipe.overrides import resolve_env, resolve_parameters
+    from spark_vllm_docker.render.command import apply_machines
     from spark_vllm_docker.render.masking import MASK, is_secret_name, mask
     from spark_vllm_docker.render.secrets import mask_deployment
 
     chosen = choice.load(os.environ)
     recipe = chosen.recipe
     deployment = chosen.build(os.environ)
-    parameters = resolve_parameters(recipe, chosen.overrides.sets)
+    resolved = resolve_parameters(recipe, chosen.overrides.sets)
+    parameters = apply_machines(recipe, resolved, chosen.options().nodes)
     env = resolve_env(recipe, chosen.overrides.env)
     secrets = chosen.find_secrets(deployment, os.environ)
 

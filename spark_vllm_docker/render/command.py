@@ -46,12 +46,11 @@ def render_command(
     Raises:
         UsageError: a value does not go with its format, or nothing keeps it off the network.
     """
-    values = {name: parameter.value for name, parameter in parameters.items()}
+    used = apply_machines(recipe, parameters, options.nodes)
+    values = {name: parameter.value for name, parameter in used.items()}
     # Outside a container nothing stands between a server that listens everywhere and the network.
     if not options.in_container and "host" in recipe.command.names:
         values["host"] = options.listen
-    if _counts_machines(recipe, parameters) and not options.nodes.several:
-        values[rules.PARAMETER] = 1
     try:
         command = recipe.command.fill(values)
     except (ValueError, TypeError) as error:
@@ -76,13 +75,20 @@ def render_command(
     return command
 
 
-def _counts_machines(recipe: Recipe, parameters: Mapping[str, Parameter]) -> bool:
-    """Version 1 counts machines with `tensor_parallel`, unless the user has set it."""
+def apply_machines(
+    recipe: Recipe, parameters: Mapping[str, Parameter], nodes: Nodes
+) -> Mapping[str, Parameter]:
+    """The parameters as they are used: version 1 counts machines with `tensor_parallel`, unless the
+    user has set it, and on one machine that is 1.
+    """
     found = parameters.get(rules.PARAMETER)
     own = recipe.paths.get(rules.PARAMETER)
-    if recipe.form is not Form.VERSION_1 or found is None or own is None:
-        return False
-    return found.origin == recipe.origin(own)
+    if recipe.form is not Form.VERSION_1 or found is None or own is None or nodes.several:
+        return parameters
+    if found.origin != recipe.origin(own) or found.value == 1:
+        return parameters
+    origin = f"one machine; {found.origin} says {found.value}"
+    return {**parameters, rules.PARAMETER: Parameter(1, origin)}
 
 
 def _after_steps(steps: Sequence[str], command: str) -> str:

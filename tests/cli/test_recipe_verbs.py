@@ -137,6 +137,17 @@ def test_show_says_where_everything_comes_from(cli: CommandLine) -> None:
     assert cli("show", "r.yaml").code == 1
 
 
+def test_show_says_what_is_used_and_not_what_is_overruled(cli: CommandLine) -> None:
+    (cli.home / "old.yaml").write_text(OLD)
+    rows = cli("show", "old.yaml").out.splitlines()
+    (row,) = [row for row in rows if "tensor_parallel" in row]
+    assert re.split(r"\s{2,}", row.strip()) == [
+        "tensor_parallel",
+        "1",
+        "one machine; old.yaml:6:3 says 2",
+    ]
+
+
 def test_a_variable_of_this_machine_is_named_and_not_shown(cli: CommandLine) -> None:
     cli.environ["MINE"] = "do-not-show"
     done = cli("render", "tiny-cpu", "--env", "MINE")
