@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +12,32 @@ from spark_vllm_docker.recipe.source import Source, parse_yaml, read_text
 
 MAX_DEPTH = 8
 
-Lay = Callable[[Source | None, Source], Source]
-"""(what the files below say, this file) → both."""
 
-
-def read_bases(source: Source, path: Path, key: str, lay: Lay) -> Source:
-    """The file on top of the one that its `key` names, and so on down.
+def read_chain(source: Source, path: Path, key: str) -> list[Source]:
+    """The files that a recipe stands on by its `key`, the lowest first, and itself as the last.
 
     Raises:
         InvalidRecipe: a base is not there, is no recipe of this form, or stands on itself.
     """
-    return _read(source, path, key, lay, (path,))
-
-
-def _read(source: Source, path: Path, key: str, lay: Lay, chain: tuple[Path, ...]) -> Source:
-    data: Any = source.data
-    name = data.get(key) if isinstance(data, dict) else None
-    if not isinstance(name, str):
-        return lay(None, source)
-    below = _find(name, path, key, source)
-    if any(_same(below, seen) for seen in chain):
-        way = " → ".join(file.stem for file in (*chain, below))
-        raise _fault(source, key, f"{key}: the recipe stands on itself: {way}")
-    if len(chain) >= MAX_DEPTH:
-        raise _fault(source, key, f"{key}: more than {MAX_DEPTH} recipes on top of each other")
-    base = parse_yaml(read_text(below), str(below))
-    if not isinstance(base.data, dict) or ("command" in base.data and key == "extends"):
-        fix = f"spark-recipe convert {below}"
-        raise _fault(source, key, f"{key}: {below} is no structured recipe", fix)
-    return lay(_read(base, below, key, lay, (*chain, below)), source)
+    files, sources = [path], [source]
+    while True:
+        top: Any = sources[-1].data
+        name = top.get(key) if isinstance(top, dict) else None
+        if not isinstance(name, str):
+            return sources[::-1]
+        below = _find(name, files[-1], key, sources[-1])
+        if any(_same(below, seen) for seen in files):
+            way = " → ".join(file.stem for file in (*files, below))
+            raise _fault(sources[-1], key, f"{key}: the recipe stands on itself: {way}")
+        if len(files) >= MAX_DEPTH:
+            message = f"{key}: more than {MAX_DEPTH} recipes on top of each other"
+            raise _fault(sources[-1], key, message)
+        base = parse_yaml(read_text(below), str(below))
+        if not isinstance(base.data, dict) or ("command" in base.data and key == "extends"):
+            fix = f"spark-recipe convert {below}"
+            raise _fault(sources[-1], key, f"{key}: {below} is no structured recipe", fix)
+        files.append(below)
+        sources.append(base)
 
 
 def _find(name: str, path: Path, key: str, source: Source) -> Path:

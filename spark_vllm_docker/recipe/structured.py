@@ -9,7 +9,7 @@ from spark_vllm_docker.catalog.flags import find_release
 from spark_vllm_docker.catalog.hardware_names import HARDWARE
 from spark_vllm_docker.catalog.image_versions import read_vllm_version
 from spark_vllm_docker.findings import Finding, Severity, Where, did_you_mean
-from spark_vllm_docker.recipe.bases import read_bases
+from spark_vllm_docker.recipe.bases import read_chain
 from spark_vllm_docker.recipe.faults import raise_sorted, validate_keys
 from spark_vllm_docker.recipe.flag_command import MODEL, FlagCommand, flag_name
 from spark_vllm_docker.recipe.forms import Form
@@ -28,13 +28,14 @@ def read_structured(source: Source, path: Path, hardware: str) -> Recipe:
     Raises:
         InvalidRecipe: with every fault of the file.
     """
-
-    def lay(base: Source | None, over: Source) -> Source:
-        below = pick(base, lambda key: key not in _OWN) if base else None
-        both = merge_sources(below, over, _same_name) if below else over
-        return _lay_block(both, over, hardware)
-
-    merged = read_bases(source, path, "extends", lay)
+    merged: Source | None = None
+    chain = read_chain(source, path, "extends")
+    for index, file in enumerate(chain):
+        below = pick(merged, lambda key: key not in _OWN) if merged else None
+        merged = merge_sources(below, file, _same_name) if below else file
+        if not any(_takes_away(above, hardware) for above in chain[index + 1 :]):
+            merged = _lay_block(merged, file, hardware)
+    assert merged is not None  # noqa: S101 - the chain ends with the file itself
     keys, findings = validate_keys(Structured, merged.data, merged)
     findings += _refuse_twice(source) + _check_when(merged)
     findings += _check_complete(merged, source)
@@ -56,6 +57,12 @@ def read_structured(source: Source, path: Path, hardware: str) -> Recipe:
         when=tuple(name for name in HARDWARE if name in keys.when),
         hardware=hardware,
     )
+
+
+def _takes_away(above: Source, hardware: str) -> bool:
+    """Whether a file says `when: {HARDWARE: null}`: the blocks of those below do not count then."""
+    when = _mapping(above).get("when")
+    return isinstance(when, dict) and hardware in when and when[hardware] is None
 
 
 def _lay_block(merged: Source, over: Source, hardware: str) -> Source:

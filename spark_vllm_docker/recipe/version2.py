@@ -9,14 +9,14 @@ holds are laid over `defaults` and `env` in order; values in `env` are literal.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 from spark_vllm_docker.catalog.flags import find_release
 from spark_vllm_docker.catalog.image_versions import read_vllm_version
 from spark_vllm_docker.findings import Finding, Severity, Where, did_you_mean
-from spark_vllm_docker.recipe.bases import read_bases
+from spark_vllm_docker.recipe.bases import read_chain
 from spark_vllm_docker.recipe.conditions import find_layers
 from spark_vllm_docker.recipe.faults import (
     SUGGESTIONS,
@@ -50,7 +50,7 @@ def read_version2(source: Source, path: Path, hardware: str) -> Recipe:
     Raises:
         InvalidRecipe: with every fault of the file.
     """
-    merged = read_bases(source, path, "include", _lay)
+    merged = reduce(_lay, read_chain(source, path, "include"))
     layers, notes = find_layers(merged, hardware)
     for index in layers:
         layer = pick(lift(merged, ("overrides", index)), lambda key: key != "when")
@@ -92,10 +92,8 @@ def read_version2(source: Source, path: Path, hardware: str) -> Recipe:
     )
 
 
-def _lay(base: Source | None, over: Source) -> Source:
+def _lay(base: Source, over: Source) -> Source:
     """As `include:` merges: entries of `overrides` add up, the base's first."""
-    if base is None:
-        return over
     below: Any = base.data
     mine: Any = over.data
     first, then = below.get("overrides"), mine.get("overrides")

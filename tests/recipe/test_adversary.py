@@ -274,6 +274,15 @@ def test_an_override_below_is_shown_in_its_own_file(tmp_path: Path) -> None:
     assert (note.code, str(note.where)) == ("REC022", f"{tmp_path}/over.yaml:2:14")
 
 
+def test_a_null_block_takes_the_one_below_away(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(
+        STRUCTURED + "serve: {seed: 1}\nwhen: {h100: {serve: {seed: 2}}, cpu: {serve: {seed: 3}}}\n"
+    )
+    (tmp_path / "kid.yaml").write_text("extends: base\nwhen: {h100: null}\n")
+    assert load_recipe(tmp_path / "kid.yaml", "h100").values["seed"] == 1
+    assert load_recipe(tmp_path / "kid.yaml", "cpu").values["seed"] == 3
+
+
 def test_the_negation_is_the_value_false() -> None:
     with pytest.raises(InvalidRecipe) as caught:
         read(STRUCTURED + "serve: {no-enable-chunked-prefill: true}\n")
