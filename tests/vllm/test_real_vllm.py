@@ -102,10 +102,7 @@ def test_healthy_asked_and_killed_while_serving(cli: CommandLine, recipe: Path) 
 
 def test_nan_weights_start_and_answer_nonsense(cli: CommandLine, recipe: Path) -> None:
     """What the canaries are for: everything looks healthy, and every logit is NaN."""
-    recipe.write_text(
-        recipe.read_text().replace("{model_folder}/tiny-llama", "{model_folder}/tiny-nan")
-    )
-    up = cli("up", str(recipe), "-d", timeout=600)
+    up = cli("up", str(recipe), "-d", "--set", "model=/models/tiny-nan", timeout=600)
     assert up.code == 0, up.err
     endpoint = up.out.strip()
     status, answer = ask(endpoint)
@@ -123,7 +120,7 @@ def test_a_wrong_flag(cli: CommandLine, recipe: Path) -> None:
 
 
 def test_a_missing_model_path(cli: CommandLine, recipe: Path) -> None:
-    up = cli("up", str(recipe), "-d", "--set", "model_folder=/nowhere", timeout=300)
+    up = cli("up", str(recipe), "-d", "--set", "model=/nowhere/tiny-llama", timeout=300)
     assert up.code == 5
     cause = up.err.splitlines()[-2]
     assert cause.startswith("cause: ")
