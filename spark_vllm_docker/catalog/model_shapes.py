@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
+from spark_vllm_docker.catalog.parameters import weights_gib
 from spark_vllm_docker.catalog.yaml_data import read_data
 
 Config = Mapping[str, Any]
@@ -73,8 +74,9 @@ class ModelShape:
 
     `dtype` is the checkpoint's, `ssm_dtype` what it says of its recurrent state (empty if nothing);
     `follows_ssm_dtype` whether vLLM reads that for this architecture, and `ssm_dtype_default` what
-    it takes when the file says nothing. `weights_gib` is 0 where it is not known. `video` names the
-    processor whose video tokens are known.
+    it takes when the file says nothing. `weights_gib` is 0 where it is not known;
+    `weights_from` says what it was taken from. `video` names the processor whose video tokens are
+    known.
     """
 
     model: str
@@ -95,6 +97,7 @@ class ModelShape:
     quantization: str = ""
     kv_cache: str = ""
     weights_gib: float = 0.0
+    weights_from: str = ""
     video: str = ""
     source: str = ""
 
@@ -119,12 +122,12 @@ def read_shape(model: str, config: Config, source: str = "") -> ModelShape:
     if heads % kv_heads:
         raise UnknownShape(f"{kv_heads} key heads do not divide {heads} attention heads")
     quantization, kv_cache = _read_quantization(config)
+    dtype = str(config.get("torch_dtype") or text.get("torch_dtype") or config.get("dtype") or "")
+    weights = weights_gib(architecture, config, dtype)
     return ModelShape(
         model=model,
         architecture=architecture,
-        dtype=str(
-            config.get("torch_dtype") or text.get("torch_dtype") or config.get("dtype") or ""
-        ),
+        dtype=dtype,
         attention_layers=attention,
         attention_heads=heads,
         kv_heads=kv_heads,
@@ -139,6 +142,8 @@ def read_shape(model: str, config: Config, source: str = "") -> ModelShape:
         max_position=_count(text, "max_position_embeddings", default=0),
         quantization=quantization,
         kv_cache=kv_cache,
+        weights_gib=weights,
+        weights_from=f"parameters x {dtype}" if weights else "",
         video="nano_nemotron_vl" if architecture == "NemotronH_Nano_Omni_Reasoning_V3" else "",
         source=source,
     )
@@ -159,7 +164,8 @@ def find_known_shape(model: str) -> ModelShape | None:
     shape = read_shape(model, entry["config"], entry["source"])
     return replace(
         shape,
-        weights_gib=float(entry.get("weights_gib", 0.0)),
+        weights_gib=float(entry.get("weights_gib", shape.weights_gib)),
+        weights_from="the catalogue" if "weights_gib" in entry else shape.weights_from,
         quantization=entry.get("quantization", shape.quantization),
         kv_cache=entry.get("kv_cache", shape.kv_cache),
     )

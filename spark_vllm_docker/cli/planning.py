@@ -43,7 +43,14 @@ def make_plan(
 
         image = look_at_image(engine, chosen.recipe.keys.container, environ)
     surroundings = Surroundings(hardware, shape, why, free, image)
-    return build_plan(chosen.recipe, command, surroundings)
+    plan = build_plan(chosen.recipe, command, surroundings)
+    if engine is None:
+        return plan
+    from dataclasses import replace
+
+    from spark_vllm_docker.launcher.neighbours import judge_free_memory
+
+    return replace(plan, findings=judge_free_memory(plan.findings, engine, chosen.recipe.keys.name))
 
 
 def _hub(environ: Mapping[str, str]) -> Callable[[str], bytes]:

@@ -77,6 +77,7 @@ def command(
     options = {"wait": not no_wait, "detach": detach, "replace": replace, "keep": keep}
     if dry_run:
         read = _read_recipe(choice, in_container=in_container, force=force, fix=fix)
+        _refuse_errors(read, force=force)
         _write_findings(read)
         from spark_vllm_docker.render.secrets import mask_deployment
 
@@ -107,8 +108,13 @@ def command(
     try:
         read = make_while(read_recipe, load_engine)
     except EngineError:
-        read_recipe()  # a fault of the recipe is told first
+        _refuse_errors(read_recipe(), force=force)  # a fault of the recipe is told first
         raise
+    from spark_vllm_docker.launcher.neighbours import judge_free_memory
+
+    judged = judge_free_memory(read.findings, opened[0], read.deployment.spec.name)
+    read = dataclasses.replace(read, findings=judged)
+    _refuse_errors(read, force=force)
     _run(
         _build_request(read, options, timeout_s),
         opened[0],
@@ -129,16 +135,16 @@ class _Read:
     secrets: frozenset[str]
     findings: tuple[Finding, ...]
     fixed: tuple[tuple[str, str], ...]
+    hint: str = ""
 
 
 def _read_recipe(choice: RecipeChoice, *, in_container: bool, force: bool, fix: bool) -> _Read:
     """Read, render and plan.
 
     Raises:
-        InvalidRecipe: the plan has errors, and they are neither mended nor overridden.
+        InvalidRecipe: the plan has errors that no look at the engine can mend.
     """
     from spark_vllm_docker.cli.planning import find_all, make_plan
-    from spark_vllm_docker.errors import InvalidRecipe
 
     chosen = choice.load(os.environ)
     recipe = chosen.recipe
@@ -153,20 +159,34 @@ def _read_recipe(choice: RecipeChoice, *, in_container: bool, force: bool, fix: 
         )
         deployment = chosen.build(os.environ, in_container=in_container)
         plan = make_plan(chosen, deployment.command, os.environ)
-    findings = find_all(chosen, plan)
-    if not force and any(finding.severity is Severity.ERROR for finding in findings):
-        hint = "up --fix applies the flags that mend it" if plan.fixes else ""
-        raise InvalidRecipe(findings, hint=hint)
+    findings = tuple(find_all(chosen, plan))
     secrets = chosen.find_secrets(deployment, os.environ)
-    worth_saying = tuple(f for f in findings if f.severity is not Severity.NOTE)
+    hint = "up --fix applies the flags that mend it" if plan.fixes else ""
     timeout = recipe.keys.ready_timeout_s
-    return _Read(deployment, build, timeout, secrets, worth_saying, fixed)
+    read = _Read(deployment, build, timeout, secrets, findings, fixed, hint)
+    from spark_vllm_docker.launcher.neighbours import NOT_FREE
+
+    if any(f.severity is Severity.ERROR and f.code != NOT_FREE for f in findings):
+        _refuse_errors(read, force=force)
+    return read
+
+
+def _refuse_errors(read: _Read, *, force: bool) -> None:
+    """Raise `InvalidRecipe` where the findings have an error that is not overridden."""
+    if not force and any(finding.severity is Severity.ERROR for finding in read.findings):
+        from spark_vllm_docker.errors import InvalidRecipe
+
+        raise InvalidRecipe(read.findings, hint=read.hint)
+
+
+def _worth_saying(read: _Read) -> list[Finding]:
+    return [finding for finding in read.findings if finding.severity is not Severity.NOTE]
 
 
 def _write_findings(read: _Read) -> None:
     from spark_vllm_docker.ui.words import say_finding
 
-    for finding in read.findings:
+    for finding in _worth_saying(read):
         click.echo(say_finding(finding), err=True)
     for flag, value in read.fixed:
         click.echo(f"fixed: {flag} {value}", err=True)
@@ -218,7 +238,7 @@ def _run(
         open_screen("up", as_json=as_json, show_log=show_log) as screen,
     ):
         emit = masked(screen, hidden)
-        for finding in read.findings:
+        for finding in _worth_saying(read):
             emit(Found(finding))
         for flag, value in read.fixed:
             emit(Note(f"fixed: {flag} {value}"))

@@ -17,6 +17,7 @@ from spark_vllm_docker.catalog.model_shapes import (
     find_known_shape,
     read_shape,
 )
+from spark_vllm_docker.launcher.weights import find_weights
 
 Ask = Callable[[str], bytes]
 _MAX_BYTES = 1 << 20
@@ -34,7 +35,7 @@ def find_model_shape(
     try:
         if folder is not None:
             shape = read_shape(model, _read_json(folder / "config.json"), str(folder))
-            return _complete(shape, known, _weights_gib(folder)), ""
+            return _complete(shape, known, folder), ""
         if known is not None:
             return known, ""
         if ask is not None:
@@ -46,13 +47,17 @@ def find_model_shape(
     )
 
 
-def _complete(shape: ModelShape, known: ModelShape | None, weights_gib: float) -> ModelShape:
-    """What the file does not say, from the catalogue."""
+def _complete(shape: ModelShape, known: ModelShape | None, folder: Path) -> ModelShape:
+    """What the file does not say: from the weights beside it, else from the catalogue."""
+    weights, weights_from = find_weights(folder)
+    if weights:
+        shape = replace(shape, weights_gib=weights / _GIB, weights_from=weights_from)
     if known is None:
-        return replace(shape, weights_gib=weights_gib)
+        return shape
+    if not weights and known.weights_gib:
+        shape = replace(shape, weights_gib=known.weights_gib, weights_from=known.weights_from)
     return replace(
         shape,
-        weights_gib=weights_gib or known.weights_gib,
         quantization=shape.quantization or known.quantization,
         kv_cache=shape.kv_cache or known.kv_cache,
     )
@@ -93,28 +98,3 @@ def parse_config(raw: bytes) -> Any:
     if not isinstance(data, dict):
         raise UnknownShape("its config.json is no mapping")
     return data
-
-
-def _weights_gib(folder: Path) -> float:
-    """From the index, else from the files; 0 while they are not all there."""
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        try:
-            size = _read_index(index)
-        except UnknownShape:
-            size = 0
-        if size:
-            return size / _GIB
-    files = [path for path in folder.glob("*.safetensors") if path.is_file()]
-    return sum(path.stat().st_size for path in files) / _GIB
-
-
-def _read_index(index: Path) -> int:
-    """`metadata.total_size` of the index, whose list of tensors may be long."""
-    try:
-        data = json.loads(index.read_bytes()[: 64 << 20])
-    except (OSError, ValueError) as error:
-        raise UnknownShape("its index is not JSON") from error
-    metadata = data.get("metadata") if isinstance(data, dict) else None
-    size = metadata.get("total_size") if isinstance(metadata, dict) else None
-    return int(size) if isinstance(size, (int, float)) and 0 < size < 1 << 50 else 0

@@ -60,6 +60,12 @@ def _say_hardware(report: PlanReport) -> str:
     return text if free is None else f"{text}, {free:.1f} GiB free now"
 
 
+def _say_weights(memory: MemoryPlan, report: PlanReport) -> str:
+    shape = report.surroundings.shape
+    source = f"   ({shape.weights_from})" if shape and shape.weights_from else ""
+    return f"{memory.weights_gib:.1f} GiB{source}"
+
+
 def _memory_rows(memory: MemoryPlan, report: PlanReport) -> list[Row]:
     settings = report.settings
     assert settings is not None  # noqa: S101 - there is no memory plan without settings
@@ -69,7 +75,7 @@ def _memory_rows(memory: MemoryPlan, report: PlanReport) -> list[Row]:
     share = f"{settings.utilization:g} of {memory.total_gib:.1f} GiB"
     rows = [
         ("asked for", f"{memory.requested_gib:.1f} GiB ({share})"),
-        ("weights", f"{memory.weights_gib:.1f} GiB"),
+        ("weights", _say_weights(memory, report)),
         (
             "activations",
             f"{low:.1f} to {high:.1f} GiB, estimated; CUDA graphs {memory.graphs_gib:.2f}",

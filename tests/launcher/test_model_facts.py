@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from spark_vllm_docker.catalog.hardware import load_hardware
 from spark_vllm_docker.catalog.model_shapes import load_known_models
 from spark_vllm_docker.launcher.free_memory import find_free_gib
 from spark_vllm_docker.launcher.model_facts import find_model_shape
+from spark_vllm_docker.launcher.weights import find_weights
 
 NANO = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 CONFIG = load_known_models()[NANO]["config"]
@@ -89,3 +91,63 @@ def test_free_memory_is_the_kernels_word_where_gpu_and_cpu_share_it(tmp_path: Pa
     assert find_free_gib(spark, here=False, meminfo=meminfo) is None
     assert find_free_gib(load_hardware()["h100"], here=True, meminfo=meminfo) is None
     assert find_free_gib(spark, here=True, meminfo=tmp_path / "none") is None
+
+
+def write_safetensors(path: Path, tensors: dict[str, int]) -> None:
+    """A file with a real header and, as in a download that goes on, without its tensors."""
+    header, at = {}, 0
+    for name, size in tensors.items():
+        header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+        at += size
+    raw = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
+    path.write_bytes(struct.pack("<Q", len(raw)) + raw)
+
+
+def test_the_headers_of_the_files_are_read_and_not_their_tensors(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    write_safetensors(tmp_path / "a.safetensors", {"x": 1 << 30, "y": 1 << 30})
+    write_safetensors(tmp_path / "b.safetensors", {"z": 1 << 30})
+    shape, _ = find_model_shape(str(tmp_path), {})
+    assert shape is not None
+    assert (shape.weights_gib, shape.weights_from) == (3.0, "the headers of its files")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00" * 7,
+        b"\xff" * 64,
+        struct.pack("<Q", 4) + b"[[[[",
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 20) + b'{"a": {"b": "c"}}   ',
+        struct.pack("<Q", 40) + b'{"a": {"data_offsets": [0, "x"]}}       ',
+    ],
+)
+def test_a_broken_header_counts_as_the_file_that_it_is(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.safetensors").write_bytes(content)
+    size, source = find_weights(tmp_path)
+    assert (size, source) == (len(content), "the size of its files" if content else "")
+
+
+@pytest.mark.parametrize(
+    "index", ["{", "[]", '{"metadata": 1}', '{"metadata": {"total_size": -1}}']
+)
+def test_a_broken_index_is_passed_over(tmp_path: Path, index: str) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text(index)
+    write_safetensors(tmp_path / "a.safetensors", {"x": 5})
+    assert find_weights(tmp_path) == (5, "the headers of its files")
+
+
+def test_weights_that_nothing_tells_are_counted_where_the_layers_are_known(tmp_path: Path) -> None:
+    config = {
+        "architectures": ["Qwen3ForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": 1024,
+        "intermediate_size": 3072, "num_hidden_layers": 28, "head_dim": 128, "vocab_size": 151936,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "tie_word_embeddings": True,
+        "max_position_embeddings": 40960,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    shape, _ = find_model_shape(str(tmp_path), {})
+    assert shape is not None
+    assert shape.weights_gib == pytest.approx(596_049_920 * 2 / (1 << 30))
+    assert shape.weights_from == "parameters x bfloat16"
