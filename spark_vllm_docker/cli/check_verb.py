@@ -10,10 +10,9 @@ import click
 from spark_vllm_docker.cli.options import json_option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from spark_vllm_docker.findings import Finding
-    from spark_vllm_docker.recipe.recipe import Recipe
 
 FORMATS = ("text", "json", "github", "junit")
 
@@ -30,7 +29,7 @@ def command(recipes: tuple[str, ...], form: str, as_json: bool) -> int:
     from spark_vllm_docker.findings import Severity
 
     names: dict[str, Path] = {}
-    found = {file: _check(file, names) for file in _find_files(recipes)}
+    found = {file: why or _check(file, names) for file, why in _find_files(recipes)}
     click.echo(_render("json" if as_json else form, found))
     errors = [f for findings in found.values() for f in findings if f.severity is Severity.ERROR]
     return 1 if errors else 0
@@ -52,27 +51,15 @@ def _render(form: str, found: dict[Path, list[Finding]]) -> str:
 
 
 def _check(file: Path, names: dict[str, Path]) -> list[Finding]:
-    """The findings for each kind of hardware that the recipe tells apart, and for a name that an
-    earlier file has: of the two, only one can run.
+    """The findings of a file, and the one for a name that an earlier file has: of the two, only one
+    can run.
     """
-    from spark_vllm_docker.errors import InvalidRecipe, RecipeNotFound
-    from spark_vllm_docker.findings import Finding, Severity, Where
-    from spark_vllm_docker.recipe.load import load_recipe
+    from spark_vllm_docker.cli.checking import check_file
+    from spark_vllm_docker.findings import Finding, Severity
 
-    try:
-        recipe = load_recipe(file)
-    except InvalidRecipe as error:
-        found = [*error.findings, *_check_what_is_left(file, error.findings)]
-        return sorted(found, key=lambda finding: finding.where or Where(str(file)))
-    except RecipeNotFound as error:
-        return [Finding("REC001", Severity.ERROR, error.message, None, error.hint)]
-    findings = _check_read(recipe)
-    for hardware in recipe.when:
-        try:
-            more = _check_read(load_recipe(file, hardware))
-        except InvalidRecipe as error:
-            more = list(error.findings)
-        findings += [finding for finding in more if finding not in findings]
+    findings, recipe = check_file(file)
+    if recipe is None:
+        return findings
     first = names.setdefault(recipe.name, file)
     if first != file:
         message = f"name: {first} has the name '{recipe.name}' too; only one of them can run"
@@ -81,54 +68,21 @@ def _check(file: Path, names: dict[str, Path]) -> list[Finding]:
     return findings
 
 
-def _check_what_is_left(file: Path, known: Sequence[Finding]) -> list[Finding]:
-    """The flags of a recipe whose keys have faults."""
-    from spark_vllm_docker.plan.flags import check_flags
-    from spark_vllm_docker.recipe.salvage import salvage_recipe
-
-    more, left = salvage_recipe(file, known)
-    told = {finding.where for finding in (*known, *more)}
-    flags = check_flags(left) if left is not None else []
-    return more + [f for f in flags if f.where not in told and f.code not in ("FLAG010", "REC009")]
-
-
-def _check_read(recipe: Recipe) -> list[Finding]:
-    """The findings of the planner, and what `up` would refuse on one machine."""
-    import os
-
-    from spark_vllm_docker.errors import Refused, UsageError
+def _find_files(recipes: tuple[str, ...]) -> Iterator[tuple[Path, list[Finding]]]:
+    """The files that are meant; for one that is not there, why."""
+    from spark_vllm_docker.errors import Refused
     from spark_vllm_docker.findings import Finding, Severity
-    from spark_vllm_docker.plan.check import check_recipe
-    from spark_vllm_docker.render.command import LaunchOptions
-    from spark_vllm_docker.render.outline import outline_launch
-
-    findings = check_recipe(recipe)
-    if any(finding.severity is Severity.ERROR for finding in findings):
-        return findings
-    where = recipe.source.start
-    try:
-        outline_launch(recipe, LaunchOptions(), os.environ)
-    except UsageError as error:
-        findings.append(Finding("REC012", Severity.ERROR, error.message, where, error.hint))
-    except Refused as error:  # fine elsewhere, or with an image that has the mods
-        if recipe.keys.mods and "mod" in error.message:
-            where = recipe.source.where(("mods",))
-        findings.append(Finding("REC013", Severity.WARNING, error.message, where, error.hint))
-    return findings
-
-
-def _find_files(recipes: tuple[str, ...]) -> list[Path]:
-    from spark_vllm_docker.errors import RecipeNotFound
     from spark_vllm_docker.recipe.lookup import find_recipe, find_recipes
 
-    files: list[Path] = []
     for recipe in recipes:
         folder = Path(recipe)
-        if not folder.is_dir():
-            files.append(find_recipe(recipe))
+        try:
+            inside = list(find_recipes(folder)) if folder.is_dir() else [find_recipe(recipe)]
+        except Refused as error:
+            yield folder, [Finding("REC001", Severity.ERROR, error.message, None, error.hint)]
             continue
-        inside = list(find_recipes(folder))
         if not inside:
-            raise RecipeNotFound(f"there is no recipe under {folder}")
-        files += inside
-    return files
+            message = f"there is no recipe under {folder}"
+            yield folder, [Finding("REC001", Severity.ERROR, message)]
+        for file in inside:
+            yield file, []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -18,7 +19,8 @@ from spark_vllm_docker.cli.options import engine_option, json_option
 def command(recipe: str | None, engine: str | None, offline: bool, as_json: bool) -> int:
     """Can this machine serve models? Each line: how it is, why it matters, what mends it.
 
-    With RECIPE its port is looked at too. Exit code 1 when something would stop a start.
+    With RECIPE its port is looked at too, and GPUs only if it wants them. Exit code 1
+    when something would stop a start.
     """
     from spark_vllm_docker.cli.screens import write_json
     from spark_vllm_docker.launcher.host_facts import gather_facts
@@ -26,9 +28,10 @@ def command(recipe: str | None, engine: str | None, offline: bool, as_json: bool
     from spark_vllm_docker.plan.host import State, examine
 
     opened, trouble = _try_engine(engine)
-    ports = _find_ports(recipe) if recipe else []
+    ports, needs_gpu = _read_needs(recipe) if recipe else ([], True)
     ask_hub = None if offline else partial(ping_hub, os.environ)
-    lines = examine(gather_facts(opened, trouble, os.environ, ports, ask_hub))
+    facts = gather_facts(opened, trouble, os.environ, ports, ask_hub)
+    lines = examine(replace(facts, needs_gpu=needs_gpu))
     failed = any(line.state is State.ERROR for line in lines)
     if as_json:
         rows = [
@@ -65,7 +68,8 @@ def _try_engine(kind: str | None):  # type: ignore[no-untyped-def]  # noqa: ANN2
     return engine, None
 
 
-def _find_ports(recipe: str) -> list[int]:
+def _read_needs(recipe: str) -> tuple[list[int], bool]:
+    """The ports of a recipe, and whether it wants GPUs."""
     from spark_vllm_docker.recipe.load import load_recipe
     from spark_vllm_docker.recipe.lookup import find_recipe
     from spark_vllm_docker.recipe.serve import parse_serve
@@ -74,5 +78,5 @@ def _find_ports(recipe: str) -> list[int]:
     try:
         serve = parse_serve(loaded.command.fill(loaded.values))
     except (ValueError, TypeError):
-        return []
-    return [serve.port] if serve and serve.port else []
+        serve = None
+    return [serve.port] if serve and serve.port else [], loaded.keys.gpus != "none"

@@ -50,7 +50,7 @@ def command(
 ) -> None:
     """Recipes that can be started by name: ./recipes, SPARK_RECIPE_PATH, and those shipped.
 
-    Words are looked for in name, description, model, image and tags; all of them must be there.
+    Words are looked for in name, description, model, image, tags, modalities and hardware.
     """
     from spark_vllm_docker.cli.screens import write_json
 
@@ -60,7 +60,7 @@ def command(
             text = entry.file.stem.lower()
             return not (tags or hardware or modalities) and all(w.lower() in text for w in words)
         texts = (entry.file.stem, keys.name, keys.description, keys.model or "", keys.container)
-        text = " ".join((*texts, *keys.tags)).lower()
+        text = " ".join((*texts, *keys.tags, *keys.modalities, *entry.hardware)).lower()
         return (
             all(word.lower() in text for word in words)
             and {tag.lower() for tag in tags} <= {tag.lower() for tag in keys.tags}
@@ -107,7 +107,7 @@ def _write(entries: list[_Entry]) -> None:
         if keys is None:
             click.echo(f"{entry.file.stem:{width}}  not valid: spark-recipe check {entry.file}")
             continue
-        click.echo(f"{entry.file.stem:{width}}  {clean_text(keys.description)}")
+        click.echo(f"{entry.file.stem:{width}}  {clean_text(keys.description or keys.model or '')}")
         named = f"name: {keys.name}" if keys.name != entry.file.stem else ""
         about = [named, keys.container, " ".join(keys.modalities), ", ".join(entry.hardware)]
         click.echo(f"{'':{width}}  {'   '.join(part for part in about if part)}")

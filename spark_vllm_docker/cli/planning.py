@@ -62,7 +62,9 @@ def _hub(environ: Mapping[str, str]) -> Callable[[str], bytes]:
 
 
 def find_all(chosen: ChosenRecipe, plan: PlanReport) -> list[Finding]:
-    """Findings of the recipe's text and of its plan."""
+    """Findings of the recipe's text, of what was laid over it, and of its plan."""
     from spark_vllm_docker.plan.check import check_recipe
+    from spark_vllm_docker.plan.flags import check_added
 
-    return [*check_recipe(chosen.recipe), *plan.findings]
+    written = check_recipe(chosen.recipe)
+    return [*written, *check_added(chosen.recipe, plan.arguments, written), *plan.findings]

@@ -145,8 +145,16 @@ def _read_recipe(choice: RecipeChoice, *, in_container: bool, force: bool, fix: 
         InvalidRecipe: the plan has errors that no look at the engine can mend.
     """
     from spark_vllm_docker.cli.planning import find_all, make_plan
+    from spark_vllm_docker.errors import InvalidRecipe
 
-    chosen = choice.load(os.environ)
+    try:
+        chosen = choice.load(os.environ)
+    except InvalidRecipe as error:
+        from spark_vllm_docker.cli.checking import find_the_rest
+        from spark_vllm_docker.recipe.lookup import find_recipe
+
+        file = find_recipe(choice.recipe)
+        raise InvalidRecipe(find_the_rest(file, error.findings, choice.hardware or "")) from None
     recipe = chosen.recipe
     build = recipe.folder_of(("build",)) / recipe.keys.build if recipe.keys.build else None
     deployment = chosen.build(os.environ, in_container=in_container)

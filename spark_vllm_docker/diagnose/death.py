@@ -38,9 +38,11 @@ def explain_death(code: int, root: RootLine | None, name: str, *, out_of_memory:
         where = f"{root.process}: " if root.process and root.process != "APIServer" else ""
         cause = f"{where}{root.text}{led}"
         cause = cause if len(cause) <= _LONGEST else f"{cause[:_LONGEST]}…"
-        edit = (
-            "change the flag in the recipe's command, then run up again; " if code == _USAGE else ""
-        )
+        edit = ""
+        if root.step:
+            edit = "the server was not begun; mend the step or the mod, then run up again; "
+        elif code == _USAGE:
+            edit = "change the flag in the recipe or after --, then run up again; "
         return Death(cause, f"{edit}{see}")
     if root is not None:
         return Death(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+from spark_vllm_docker import STEP_MARK
 from spark_vllm_docker.health.log_lines import LogLine
 
 # The last line of a traceback: a dotted name that is an exception by the habit of naming, or any
@@ -34,13 +35,15 @@ class RootLine:
     """The cause in the server's words; `led_to` is the error that a chain of exceptions ended in.
 
     `echo` is true for a line that only tells of another one which the log does not hold: a process
-    of the server was ended from outside.
+    of the server was ended from outside. `step` is true when the server was not even begun: a setup
+    step or a mod failed.
     """
 
     text: str
     process: str = ""
     led_to: str = ""
     echo: bool = False
+    step: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,14 @@ class RootLineFinder:
     _shutting_down: bool = False
     _server_spoke: bool = False
     _last: str = ""
+    _before_last: str = ""
 
     def feed(self, line: LogLine) -> None:
         """Look at one line."""
         message = line.message
         self._server_spoke = self._server_spoke or bool(line.level or line.process)
-        self._last = message.strip() or self._last
+        if message.strip():
+            self._before_last, self._last = self._last, message.strip()
         if not message or (line.level in _QUIET and not self._wants(line)):
             return
         patterns = load_patterns()
@@ -120,10 +125,16 @@ class RootLineFinder:
         return self._root or self._wrapper or self._stopped
 
     def before_the_server(self) -> RootLine | None:
-        """The last line of a log in which the server has not said a word: then a setup step or a
-        mod has failed, and that line is its reason.
+        """What ended a log in which the server has not said a word: the step or the mod that the
+        script names, and the line before that, or else the last line.
         """
-        return None if self._server_spoke or not self._last else RootLine(self._last)
+        if self._server_spoke or not self._last:
+            return None
+        if not self._last.startswith(STEP_MARK):
+            return RootLine(self._last)
+        step = self._last.removeprefix(STEP_MARK)
+        said = f"; its last line: {self._before_last}" if self._before_last else ""
+        return RootLine(step + said, step=True)
 
     def _wants(self, line: LogLine) -> bool:
         message = line.message

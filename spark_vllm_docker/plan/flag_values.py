@@ -10,6 +10,8 @@ from spark_vllm_docker.findings import did_you_mean
 from spark_vllm_docker.recipe.arguments import Given
 from spark_vllm_docker.recipe.command import Argument
 
+_BY_MODALITY = ("--limit-mm-per-prompt", "--media-io-kwargs")
+_MODALITIES = ("image", "audio", "video")
 _HUMAN = re.compile(r"(-1|\d+|\d+[KMGTkmgt]|\d+\.\d+[kmgt])")
 _INT = re.compile(r"[+-]?\d+")
 # Fields whose range vLLM's config classes check (pydantic, vllm/config/*.py).
@@ -66,7 +68,7 @@ def _scalar_fault(name: str, value: str, flag: dict[str, Any]) -> str:
         case "float" if _as_float(value) is None:
             return f"expected a number, found '{value}'"
         case "json" if flag["kind"] == "json":
-            return _json_fault(value, flag)
+            return _json_fault(value, flag) or _modality_fault(name, value)
     return _range_fault(name, value)
 
 
@@ -93,6 +95,15 @@ def _json_fault(value: str, flag: dict[str, Any]) -> str:
         for key in data:
             if key not in fields:
                 return f"has no field '{key}'{did_you_mean(key, fields)}"
+    return ""
+
+
+def _modality_fault(name: str, value: str) -> str:
+    """A key that is nearly a modality. Others may exist: models bring their own."""
+    data = json.loads(value) if name in _BY_MODALITY else None
+    for key in data if isinstance(data, dict) else ():
+        if key not in _MODALITIES and (close := did_you_mean(key, _MODALITIES)):
+            return f"knows no '{key}'{close}"
     return ""
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from spark_vllm_docker.catalog.flags import (
@@ -45,6 +46,23 @@ def check_flags(recipe: Recipe) -> list[Finding]:
     findings += _check_conflicts(arguments)
     findings += _check_model(recipe, arguments)
     return findings
+
+
+def check_added(recipe: Recipe, arguments: Arguments, written: Sequence[Finding]) -> list[Finding]:
+    """Findings about the final words of a command that its file alone does not have: an override or
+    an argument that was added is at fault. Their place is the recipe.
+    """
+    version, _ = _choose_version(recipe)
+    known = {(finding.code, finding.message) for finding in written}
+    findings: list[Finding] = []
+    for given in arguments.given:
+        findings += _check_given(given, version, arguments, suggest=True)
+    findings += _check_conflicts(arguments)
+    return [
+        replace(finding, message=f"{finding.message} (set from outside)")
+        for finding in findings
+        if (finding.code, finding.message) not in known
+    ]
 
 
 def _choose_version(recipe: Recipe) -> tuple[VersionFlags, list[Finding]]:

@@ -30,7 +30,8 @@ class HostFacts:
     """A machine as it was found: None and empty where that could not be told.
 
     `engine_error` is why the engine does not answer; `free_gib` are free bytes by place, in GiB.
-    `cache_writable` is for the Hugging Face cache; `hub_error` is empty when the Hub answered.
+    `cache_writable` is for the Hugging Face cache; `hub_error` is empty when the Hub answered;
+    `needs_gpu` is what the recipe says.
     """
 
     engine: str
@@ -54,6 +55,7 @@ class HostFacts:
     token_from: str
     hub_error: str | None
     taken_ports: Mapping[int, str]
+    needs_gpu: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,7 @@ def examine(facts: HostFacts) -> list[Line]:
     """Every line, in the order in which a start needs them."""
     return [
         _engine(facts),
-        _gpu_support(facts),
-        _driver(facts),
-        _gpus(facts),
+        *([_gpu_support(facts), _driver(facts), _gpus(facts)] if facts.needs_gpu else []),
         _memory(facts),
         *([_swap(facts), _earlyoom(facts)] if facts.unified else []),
         _disk(
@@ -124,7 +124,8 @@ def _driver(facts: HostFacts) -> Line:
 def _gpus(facts: HostFacts) -> Line:
     why = "`when:` blocks and the plan go by it"
     if not facts.gpus:
-        return Line("gpu", State.ERROR, "the driver lists none", why, "nvidia-smi says more")
+        mend = "sudo dmesg | grep -i nvrm says why"
+        return Line("gpu", State.ERROR, "the driver lists none", why, mend)
     found = ", ".join(facts.gpus)
     if not facts.hardware:
         mend = "--hardware, or hardware: in ~/.config/spark-recipe/config.yaml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_vllm_docker.catalog.hardware_names import CPU
 from spark_vllm_docker.plan.engine_settings import AUTO, as_mapping
 from spark_vllm_docker.plan.mamba_block import good_budget
 from spark_vllm_docker.plan.memory import MemoryPlan
@@ -23,7 +24,7 @@ def plan_rows(report: PlanReport) -> list[Row]:
         layers += f", {shape.state.layers} {shape.state.kind} layers"
     rows.append(("model", f"{shape.architecture}: {layers}   ({shape.source})"))
     if shape.quantization:
-        rows.append(("checkpoint", f"{shape.quantization}, {shape.weights_gib:.1f} GiB of weights"))
+        rows.append(("checkpoint", shape.quantization))
     if shape.state is not None:
         budget = settings.max_num_batched_tokens
         given = "" if settings.batched_tokens_given else ", by default"
@@ -44,6 +45,10 @@ def plan_rows(report: PlanReport) -> list[Row]:
         rows.append(("budget", text))
     if report.memory is not None and hardware is not None:
         rows += _memory_rows(report.memory, report)
+    elif hardware is None:
+        rows.append(("memory", "not planned: the hardware is not known (--hardware)"))
+    elif hardware.name == CPU:
+        rows.append(("memory", "not planned: vLLM takes a CPU's memory by other rules"))
     elif shape.weights_gib <= 0:
         rows.append(("memory", "not planned: the size of the weights is not known"))
     return rows

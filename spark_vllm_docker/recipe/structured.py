@@ -129,7 +129,9 @@ def _check_serve(keys: Structured, merged: Source) -> list[Finding]:
         name = flag_name(key, "")
         if key.startswith("--") or not key or any(char.isspace() for char in key):
             message = f"serve: '{key}' is no name of a flag"
-            fix = f"write {key.strip().lstrip('-').split(' ')[0] or 'the flag'}: without dashes"
+            plain = "-".join(key.strip("- \t\n").split())
+            how = "without dashes in front" if key.startswith("-") else "with a dash"
+            fix = f"write {plain or 'the flag'}: {how}"
             findings.append(Finding("REC019", Severity.ERROR, message, where, fix))
         elif key.startswith("no-") and f"--{key}" not in known and f"--{key[3:]}" in known:
             message = f"serve.{key}: the negation of {key[3:]} is its value false"

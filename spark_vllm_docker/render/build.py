@@ -17,6 +17,7 @@ from spark_vllm_docker.recipe.overrides import (
 )
 from spark_vllm_docker.recipe.recipe import Recipe
 from spark_vllm_docker.recipe.serve import exec_serve, parse_serve
+from spark_vllm_docker.recipe.shell import scan_shell
 from spark_vllm_docker.render.command import LaunchOptions
 from spark_vllm_docker.render.deployment import LOOPBACK, Deployment
 from spark_vllm_docker.render.outline import Outline, outline_launch
@@ -70,6 +71,7 @@ def _build_spec(recipe: Recipe, options: LaunchOptions, outline: Outline) -> Con
         " ".join(recipe.name.split()),
         exec_serve("\n".join([*(mod.lines for mod in outline.mods), outline.command])),
         expanded,
+        has_steps=bool(outline.mods) or len(scan_shell(outline.command).commands) > 1,
     )
     from_host = [name for name, value in env.items() if value.from_host]
     from_host += [SECRET_FROM_HOST] if SECRET_FROM_HOST not in env else []

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API_?KEYS?|TOKENS?|KEYS?|SECRETS?|PASS|PASSWD|CREDENTIALS?)$|PASSWORDS?$",
+    r"(?:^|_)(?:API_?KEYS?|TOKEN|KEYS?|SECRETS?|PASS|PASSWD|CREDENTIALS?)$|PASSWORDS?$",
     re.IGNORECASE,
 )
 _ASSIGNED = re.compile(r"""\b([A-Za-z_][A-Za-z0-9_]*)=('[^']*'|"[^"]*"|[^\s'"$;&|]+)""")

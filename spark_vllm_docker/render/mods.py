@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_vllm_docker import STEP_MARK
 from spark_vllm_docker.errors import Refused
 from spark_vllm_docker.recipe.lookup import is_file
 from spark_vllm_docker.recipe.recipe import Recipe
@@ -43,7 +44,9 @@ class Mod:
         quoted = f"mods/{self.name}"
         return (
             f"mkdir -p mods && rm -rf {quoted} && cp -r {self._inside} {quoted} || exit\n"
-            f'(export WORKSPACE_DIR="$PWD"; cd {quoted} && bash ./{_SCRIPT}) || exit'
+            f'(export WORKSPACE_DIR="$PWD"; cd {quoted} && bash ./{_SCRIPT}) || '
+            f'{{ code=$?; echo "{STEP_MARK}the mod {self.name} ended with $code" >&2; '
+            "exit $code; }"
         )
 
 

@@ -7,6 +7,7 @@ from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from spark_vllm_docker import STEP_MARK
 from spark_vllm_docker.catalog.shipped import find_shipped
 
 
@@ -22,11 +23,17 @@ def _templates() -> Environment:
     )
 
 
-def render_script(name: str, command: str, exports: Iterable[tuple[str, str]]) -> str:
-    """The script: a comment with the recipe's name, the exports, the command."""
+def render_script(
+    name: str, command: str, exports: Iterable[tuple[str, str]], *, has_steps: bool = False
+) -> str:
+    """The script: a comment with the recipe's name, the exports, the command. With `has_steps` the
+    step that ends it is told in a last line, which begins with `STEP_MARK`.
+    """
     template = _templates().get_template("serve.sh.j2")
     quoted = [(key, quote_export(value)) for key, value in exports]
-    return template.render(name=name, command=command, exports=quoted)
+    return template.render(
+        name=name, command=command, exports=quoted, has_steps=has_steps, mark=STEP_MARK
+    )
 
 
 def quote_export(value: str) -> str:

@@ -121,7 +121,7 @@ def test_check_takes_a_tree_and_counts(cli: CommandLine) -> None:
 def test_an_empty_folder_is_no_success(cli: CommandLine) -> None:
     (cli.home / "empty").mkdir()
     done = cli("check", "empty")
-    assert (done.code, "there is no recipe under empty" in done.err) == (1, True)
+    assert (done.code, "there is no recipe under empty" in done.out) == (1, True)
 
 
 def test_check_speaks_to_ci_systems(cli: CommandLine) -> None:

@@ -283,3 +283,95 @@ def test_set_null_takes_a_flag_away(cli: CommandLine) -> None:
         "--tensor-parallel-size 3"
         in cli("render", "tiny-cpu", "--as", "command", "--set", "tensor_parallel=3").out
     )
+
+
+FAULTY = """\
+model: org/m
+conatiner: vllm/vllm-openai:v0.20.0
+gpus: none
+serve:
+  port: 1
+  kv-cache-dtype: fp9
+  max-num-seqs: lots
+  limit-mm-per-prompt: {vidio: 1}
+mods: [mods/nowhere]
+when:
+  b200:
+    serve: {max-model-len: -5x, no-such: 1}
+"""
+
+
+def test_a_misspelt_key_hides_nothing(cli: CommandLine) -> None:
+    (cli.home / "a.yaml").write_text(FAULTY)
+    done = cli("check", "a.yaml")
+    for told in (
+        "a.yaml:2:1: conatiner: unknown key; did you mean 'container'?",
+        "a.yaml:6:19: --kv-cache-dtype",
+        "a.yaml:7:17: --max-num-seqs",
+        "a.yaml:8:24: --limit-mm-per-prompt knows no 'vidio'; did you mean 'video'?",
+        "--max-model-len expected a whole number such as 8192 or 64K, found '-5x'",
+        "--no-such: vLLM 0.20.0 does not have it",
+    ):
+        assert told in done.out, told
+    up = cli("up", "a.yaml", "--dry-run")
+    assert (up.code, "a.yaml:6:19: --kv-cache-dtype" in up.err) == (1, True)
+
+
+def test_the_image_of_a_base_is_not_forgotten(cli: CommandLine) -> None:
+    text = "extends: nemotron-omni\nserv: {}\nserve: {max-modle-len: 1}\n"
+    (cli.home / "a.yaml").write_text(text)
+    done = cli("check", "a.yaml")
+    assert "--max-modle-len: vLLM 0.20.0 does not have it; did you mean '--max-model-len'" in (
+        done.out
+    )
+    assert "serv: unknown key" in done.out
+
+
+def test_an_unfilled_placeholder_hides_nothing(cli: CommandLine) -> None:
+    text = (
+        'recipe_version: "1"\nname: a\ncontainer: vllm/vllm-openai:v0.20.0\nserv: 1\n'
+        "defaults: {port: 1, unused: 2}\n"
+        "command: vllm serve m --host {hots} --port {port} --max-num-seqs abc\n"
+    )
+    (cli.home / "a.yaml").write_text(text)
+    done = cli("check", "a.yaml")
+    for told in ("REC007", "REC003", "defaults.unused: the command has no", "found 'abc'"):
+        assert told in done.out, (told, done.out)
+
+
+def test_a_path_that_is_not_there_is_one_finding(cli: CommandLine) -> None:
+    (cli.home / "a.yaml").write_text(FAULTY)
+    done = cli("check", "a.yaml", "nowhere.yaml")
+    assert done.code == 1
+    assert "there is no recipe 'nowhere.yaml'" in done.out
+    assert "a.yaml:2:1" in done.out
+
+
+def test_what_is_set_from_outside_is_checked_too(cli: CommandLine) -> None:
+    up = cli("up", "nemotron-omni", "--dry-run", "--set", "max-num-seqs=abc")
+    assert up.code == 1
+    assert "found 'abc' (set from outside)" in up.err
+    up = cli("up", "nemotron-omni", "--dry-run", "--", "--no-such-flag", "1")
+    assert up.code == 1
+    assert "--no-such-flag: vLLM 0.20.0 does not have it (set from outside)" in up.err
+    assert cli("up", "nemotron-omni", "--dry-run", "--", "--port", "9").code == 0
+
+
+def test_numbers_of_tokens_are_no_secrets(cli: CommandLine) -> None:
+    shown = cli("render", "nemotron-omni", "--set", "max-num-batched-tokens=8192").out
+    assert "--max-num-batched-tokens 8192" in shown
+    assert "********" not in shown
+
+
+def test_list_searches_modalities_and_hardware(cli: CommandLine) -> None:
+    found = cli("list", "audio", "h200", "--json").json()["recipes"]
+    assert isinstance(found, list)
+    assert {"nemotron-omni-fp8", "nemotron-omni-bf16"} <= {one["name"] for one in found}
+
+
+def test_doctor_asks_a_cpu_recipe_for_no_gpu(cli: CommandLine) -> None:
+    lines = cli("doctor", "tiny-cpu", "--offline", "--json").json()["lines"]
+    assert isinstance(lines, list)
+    names = {line["name"] for line in lines}
+    assert "engine" in names
+    assert not names & {"gpu", "driver", "gpu support"}

@@ -63,7 +63,9 @@ def test_a_failing_mod_or_step_ends_it_before_the_server(
     up = cli("up", write(cli, port, **around), "-d")
     assert up.code == 5
     assert "exit code 3" in up.err
-    assert "\ncause: Hunk FAILED\n" in up.err
+    told = "the mod bad ended with 3" if where == "mod" else "a step ended with 3: exit 3"
+    assert f"\ncause: {told}; its last line: Hunk FAILED\n" in up.err
+    assert "\nfix: the server was not begun; mend the step or the mod" in up.err
     log = cli("logs", "sr-test").out
     assert "Hunk FAILED" in log
     assert "vLLM" not in log

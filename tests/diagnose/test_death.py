@@ -106,3 +106,21 @@ def test_an_echo_says_that_a_process_was_killed() -> None:
         0, RootLine("Worker proc died", "EngineCore", echo=True), "m", out_of_memory=False
     )
     assert death.cause.startswith("a process of the server was killed and left no error of its own")
+
+
+def test_a_step_that_fails_is_named_with_its_last_words() -> None:
+    finder = RootLineFinder()
+    for text in ("all fine", "spark-recipe: a step ended with 1: test -f /no/such/file"):
+        finder.feed(parse_line(text))
+    root = finder.before_the_server()
+    death = explain_death(1, root, "r", out_of_memory=False)
+    assert death.cause == "a step ended with 1: test -f /no/such/file; its last line: all fine"
+    assert death.fix.startswith("the server was not begun; mend the step or the mod")
+
+
+def test_a_step_that_fails_in_silence_is_named() -> None:
+    finder = RootLineFinder()
+    finder.feed(parse_line("spark-recipe: a step ended with 1: false"))
+    root = finder.before_the_server()
+    assert root is not None
+    assert root.text == "a step ended with 1: false"

@@ -49,7 +49,7 @@ def test_a_good_machine_has_only_good_lines() -> None:
         ({"engine_has_gpus": None}, "gpu support", "unknown", ""),
         ({"driver": ""}, "driver", "error", "ubuntu-drivers"),
         ({"driver": "535.1"}, "driver", "warning", "nvidia-driver-580"),
-        ({"gpus": ()}, "gpu", "error", "nvidia-smi"),
+        ({"gpus": ()}, "gpu", "error", "dmesg"),
         ({"hardware": "", "unified": False}, "gpu", "warning", "--hardware"),
         ({"memory_free_gib": 40.0}, "memory", "warning", "spark-recipe ps"),
         ({"memory_total_gib": None}, "memory", "unknown", ""),
