@@ -42,6 +42,7 @@ _PLAIN = {
 _NEMOTRON = {"NemotronHForCausalLM", "NemotronH_Nano_Omni_Reasoning_V3", "NemotronH_Nano_VL_V2"}
 _NEMOTRON_FP32 = {"NemotronHForCausalLM", "NemotronHPuzzleForCausalLM", "NemotronH_Nano_VL_V2"}
 _QWEN_3_5 = {"Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration"}
+_MOST_LAYERS = 10_000
 _SPECULATIVE = {*_NEMOTRON, *_QWEN_3_5, "Qwen3NextForCausalLM"}
 
 
@@ -94,6 +95,7 @@ class ModelShape:
     supports_mode_all: bool
     counts_speculation: bool
     max_position: int
+    longest_position: int = 0
     quantization: str = ""
     kv_cache: str = ""
     weights_gib: float = 0.0
@@ -121,8 +123,16 @@ def read_shape(model: str, config: Config, source: str = "") -> ModelShape:
     head_dim = head_dim or _count(text, "hidden_size") // heads
     if heads % kv_heads:
         raise UnknownShape(f"{kv_heads} key heads do not divide {heads} attention heads")
+    if not head_dim:
+        raise UnknownShape(f"a hidden size below its {heads} attention heads")
+    if state is not None and not state.layers:
+        state = None
+    if state is None and not attention:
+        raise UnknownShape("its config.json has neither attention nor recurrent layers")
+    position = _count(text, "max_position_embeddings", default=0)
     quantization, kv_cache = _read_quantization(config)
-    dtype = str(config.get("torch_dtype") or text.get("torch_dtype") or config.get("dtype") or "")
+    dtypes = (part.get(key) for key in ("torch_dtype", "dtype") for part in (config, text))
+    dtype = str(next((dtype for dtype in dtypes if dtype), "")).removeprefix("torch.")
     weights = weights_gib(architecture, config, dtype)
     return ModelShape(
         model=model,
@@ -139,7 +149,8 @@ def read_shape(model: str, config: Config, source: str = "") -> ModelShape:
         ssm_dtype_default="float32" if architecture in _NEMOTRON_FP32 else "",
         supports_mode_all=architecture in _MODE_ALL,
         counts_speculation=architecture in _SPECULATIVE,
-        max_position=_count(text, "max_position_embeddings", default=0),
+        max_position=position,
+        longest_position=_longest_position(config, text, position),
         quantization=quantization,
         kv_cache=kv_cache,
         weights_gib=weights,
@@ -193,12 +204,37 @@ def _count(config: Config, *names: str, default: int | None = None) -> int:
     return default
 
 
+def _count_all_layers(text: Config) -> int:
+    layers = _count(text, "num_hidden_layers")
+    if layers > _MOST_LAYERS:
+        raise UnknownShape(f"num_hidden_layers of its config.json is {layers}")
+    return layers
+
+
+def _longest_position(config: Config, text: Config, position: int) -> int:
+    """The longest `max_model_len` that no release refuses (config/model.py,
+    `_get_and_verify_max_len`): positions times the factor of RoPE scaling, where YaRN counts from
+    its original length until 0.29 and not at all from 0.30 on; or `model_max_length`.
+    """
+    longest = position
+    scaling = text.get("rope_scaling") or text.get("rope_parameters")
+    for part in (scaling, *(scaling.values() if isinstance(scaling, Mapping) else ())):
+        factor = part.get("factor") if isinstance(part, Mapping) else None
+        if isinstance(factor, (int, float)) and 0 < factor < 1 << 20:
+            longest = max(longest, int(position * factor))
+    for holder in (config, text):
+        length = holder.get("model_max_length")
+        if isinstance(length, int) and 0 < length < 1 << 40 and position:
+            longest = max(longest, length)
+    return longest
+
+
 def _read_layers(architecture: str, text: Config) -> tuple[StateShape | None, int]:
     """The recurrent layers, and the number of attention layers."""
     if architecture in _PLAIN:
         if text.get("sliding_window") and text.get("use_sliding_window", True):
             raise UnknownShape("sliding-window attention is not planned")
-        return None, _count(text, "num_hidden_layers")
+        return None, _count_all_layers(text)
     if architecture in _NEMOTRON:
         mamba, attention = _count_layers(text, "M", "*")
         return _mamba_2(text, mamba, _NEMOTRON_NAMES), attention
@@ -208,11 +244,12 @@ def _read_layers(architecture: str, text: Config) -> tuple[StateShape | None, in
         mamba, attention = _count_layers(text, "mamba", "attention")
         return _mamba_2(text, mamba, _MAMBA_NAMES), attention
     if architecture == "FalconH1ForCausalLM":
-        layers = _count(text, "num_hidden_layers")
+        layers = _count_all_layers(text)
         return _mamba_2(text, layers, _MAMBA_NAMES), layers
     if architecture == "JambaForCausalLM":
-        layers = _count(text, "num_hidden_layers")
-        period, offset = _count(text, "attn_layer_period"), int(text.get("attn_layer_offset", 0))
+        layers = _count_all_layers(text)
+        period = _count(text, "attn_layer_period")
+        offset = _count(text, "attn_layer_offset") if text.get("attn_layer_offset") else 0
         attention = sum(1 for layer in range(layers) if layer % period == offset)
         inner = _count(text, "hidden_size") * _count(text, "mamba_expand", default=2)
         state = _count(text, "mamba_d_state", default=16)
@@ -254,7 +291,7 @@ def _mamba_2(text: Config, layers: int, names: Mapping[str, tuple[str, ...]]) ->
 
 
 def _read_gated_delta_net(text: Config) -> tuple[StateShape, int]:
-    layers = _count(text, "num_hidden_layers")
+    layers = _count_all_layers(text)
     kinds = text.get("layer_types")
     if isinstance(kinds, list):
         attention = kinds.count("full_attention")
@@ -293,6 +330,9 @@ def _read_quantization(config: Config) -> tuple[str, str]:
     quantization = config.get("quantization_config")
     if not isinstance(quantization, Mapping):
         return "", ""
+    inner = quantization.get("quantization")
+    if isinstance(inner, Mapping):  # as in hf_quant_config.json
+        quantization = {**quantization, **inner}
     method = str(quantization.get("quant_method") or "")
     if method.startswith("modelopt") or "quant_algo" in quantization:
         algorithm = str(quantization.get("quant_algo") or "").upper()
@@ -302,5 +342,7 @@ def _read_quantization(config: Config) -> tuple[str, str]:
             "MXFP8": "modelopt_mxfp8",
             "MIXED_PRECISION": "modelopt_mixed",
         }.get(algorithm, "modelopt")
-    scheme = quantization.get("kv_cache_scheme") or quantization.get("kv_cache_quant_algo")
-    return method, "fp8" if scheme else ""
+    algorithm = str(quantization.get("kv_cache_quant_algo") or "").upper()
+    scheme = quantization.get("kv_cache_scheme")
+    is_fp8 = algorithm == "FP8" or (isinstance(scheme, Mapping) and scheme.get("num_bits") == 8)
+    return method, "fp8" if is_fp8 else ""

@@ -14,9 +14,12 @@ from spark_vllm_docker.cli.options import engine_option, json_option
 @click.command("doctor")
 @click.argument("recipe", required=False, metavar="[RECIPE]")
 @engine_option
+@click.option("--no-gpu", is_flag=True, help="Do not ask for GPUs: for CPU images.")
 @click.option("--offline", is_flag=True, help="Do not ask the Hub.")
 @json_option
-def command(recipe: str | None, engine: str | None, offline: bool, as_json: bool) -> int:
+def command(
+    recipe: str | None, engine: str | None, no_gpu: bool, offline: bool, as_json: bool
+) -> int:
     """Can this machine serve models? Each line: how it is, why it matters, what mends it.
 
     With RECIPE its port is looked at too, and GPUs only if it wants them. Exit code 1
@@ -31,7 +34,7 @@ def command(recipe: str | None, engine: str | None, offline: bool, as_json: bool
     ports, needs_gpu = _read_needs(recipe) if recipe else ([], True)
     ask_hub = None if offline else partial(ping_hub, os.environ)
     facts = gather_facts(opened, trouble, os.environ, ports, ask_hub)
-    lines = examine(replace(facts, needs_gpu=needs_gpu))
+    lines = examine(replace(facts, needs_gpu=needs_gpu and not no_gpu))
     failed = any(line.state is State.ERROR for line in lines)
     if as_json:
         rows = [

@@ -34,7 +34,7 @@ def find_model_shape(
     folder = _find_folder(model, environ)
     try:
         if folder is not None:
-            shape = read_shape(model, _read_json(folder / "config.json"), str(folder))
+            shape = read_shape(model, _read_config(folder), str(folder))
             return _complete(shape, known, folder), ""
         if known is not None:
             return known, ""
@@ -73,6 +73,15 @@ def _find_folder(model: str, environ: Mapping[str, str]) -> Path | None:
     repository = hub / f"models--{model.replace('/', '--')}"
     found = [path.parent for path in repository.glob("snapshots/*/config.json") if path.is_file()]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def _read_config(folder: Path) -> Any:
+    """The config.json, with what ModelOpt writes beside it."""
+    config = _read_json(folder / "config.json")
+    beside = folder / "hf_quant_config.json"
+    if "quantization_config" not in config and beside.is_file():
+        return {**config, "quantization_config": _read_json(beside)}
+    return config
 
 
 def _read_json(path: Path) -> Any:

@@ -44,7 +44,6 @@ def count_kv_cache(
     blocks = max(0, available_bytes) // pool // layers
     per_request = _blocks_per_request(shape, settings, max_model_len, block, groups)
     concurrency = blocks / per_request if per_request else 0.0
-    states = per_request - ceil(max_model_len / block) if shape.state else 0
     per_token = shape.attention_layers * token_bytes(shape, settings) // settings.pipeline_parallel
     state_layers = shape.state.layers if shape.state else 0
     state = state_layers * state_bytes(shape, settings) // settings.pipeline_parallel
@@ -52,7 +51,7 @@ def count_kv_cache(
         logged = blocks // groups * block
     else:
         logged = int(concurrency * max_model_len)
-    longest = max(0, blocks - states) * block
+    longest = _longest(shape, settings, blocks, block, groups)
     return KVCache(blocks, block, groups, logged, concurrency, longest, per_token, state)
 
 
@@ -98,9 +97,21 @@ def _blocks_per_request(
     each = {
         "none": 1 + drafts,
         "align": 2 + drafts,
-        "all": ceil(length / (settings.mamba_block_size or block)),
+        "all": attention,  # its block becomes the attention's (platforms/interface.py:595)
     }[settings.mamba_cache_mode]
     return attention * (groups - recurrent) + recurrent * each
+
+
+def _longest(
+    shape: ModelShape, settings: EngineSettings, blocks: int, block: int, groups: int
+) -> int:
+    """The longest request in tokens, a whole number of blocks."""
+    low, high = 0, blocks
+    while low < high:
+        middle = (low + high + 1) // 2
+        taken = _blocks_per_request(shape, settings, middle * block, block, groups)
+        low, high = (middle, high) if taken <= blocks else (low, middle - 1)
+    return low * block
 
 
 def _prints_per_group(version: str) -> bool:

@@ -46,12 +46,11 @@ def attention_block_size(shape: ModelShape, settings: EngineSettings) -> int:
 
 
 def asserts_budget(version: str) -> bool:
-    """Whether this release asserts that a block fits in the budget: after 0.16.0, before 0.32.0.
-
-    0.16.0 hangs in silence instead; in 0.32.0 the scheduler handles larger blocks. An unknown
-    release is taken to assert.
+    """Whether this release asserts that a block fits in the budget: 0.17.0 to 0.26.0, as their
+    wheels show. 0.16.0 hangs in silence instead; from 0.27.0 on the scheduler handles larger
+    blocks. An unknown release is taken to assert.
     """
-    return not version or version_key("0.16.0") < version_key(version) < version_key("0.32.0")
+    return not version or version_key("0.16.0") < version_key(version) < version_key("0.27.0")
 
 
 def hangs_instead(version: str) -> bool:

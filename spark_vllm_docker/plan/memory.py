@@ -14,7 +14,7 @@ from spark_vllm_docker.catalog.hardware import Hardware
 from spark_vllm_docker.catalog.model_shapes import ModelShape
 from spark_vllm_docker.plan.engine_settings import AUTO, EngineSettings
 from spark_vllm_docker.plan.kv_cache import KVCache, bytes_for, count_kv_cache, wanted_length
-from spark_vllm_docker.plan.mamba_block import attention_block_size
+from spark_vllm_docker.plan.mamba_block import attention_block_size, good_budget
 
 GIB = 1 << 30
 GRAPHS_GIB = 0.25
@@ -42,6 +42,12 @@ class MemoryPlan:
     cache: KVCache
     optimist: KVCache
     length: int
+
+    @property
+    def needed_gib(self) -> float:
+        """Weights, graphs, activations at least, and the cache."""
+        taken = self.weights_gib + self.graphs_gib + self.activations_gib[0]
+        return taken + max(0.0, self.available_gib[0])
 
     @property
     def fits(self) -> bool:
@@ -74,7 +80,7 @@ def plan_memory(
     shape: ModelShape, settings: EngineSettings, hardware: Hardware, *, multimodal: bool
 ) -> MemoryPlan | None:
     """The memory of one GPU; None where the size of the GPU or of the weights is not known."""
-    if hardware.total_gib <= 0 or shape.weights_gib <= 0:
+    if hardware.total_gib <= 0 or shape.weights_gib <= 0 or settings.weights_changed_by:
         return None
     ranks = settings.tensor_parallel * settings.pipeline_parallel
     weights = shape.weights_gib / ranks
@@ -89,7 +95,9 @@ def plan_memory(
     length = wanted_length(shape, settings)
     least, most = (count_kv_cache(shape, settings, int(gib * GIB), length) for gib in left)
     if settings.max_model_len == AUTO:
-        length = min(length, least.longest)
+        # What fits, at least a token: vLLM refuses to start with less.
+        length = max(1, min(length, least.longest))
+        least, most = (count_kv_cache(shape, settings, int(gib * GIB), length) for gib in left)
     return MemoryPlan(
         total_gib=hardware.total_gib,
         requested_gib=requested,
@@ -125,6 +133,7 @@ def propose(
         if found is None:
             continue
         flags, changed = found
+        flags, changed = _keep_budget(shape, flags, changed)
         plan = plan_memory(shape, changed, hardware, multimodal=multimodal)
         if plan is not None and plan.fits and plan.length > 0:
             proposals.append(Proposal(flags, changed, plan.cache.concurrency, plan.length))
@@ -132,6 +141,18 @@ def propose(
 
 
 Change = tuple[tuple[tuple[str, str], ...], EngineSettings]
+
+
+def _keep_budget(
+    shape: ModelShape, flags: tuple[tuple[str, str], ...], changed: EngineSettings
+) -> Change:
+    """A change of the cache's dtype changes the block, which must still fit in the budget."""
+    block, budget = attention_block_size(shape, changed), changed.max_num_batched_tokens
+    if changed.mamba_cache_mode != "align" or block <= budget:
+        return flags, changed
+    better = good_budget(block, budget)
+    changed = replace(changed, max_num_batched_tokens=better, batched_tokens_given=True)
+    return (*flags, ("--max-num-batched-tokens", str(better))), changed
 
 
 def _shorter(
@@ -197,8 +218,10 @@ def needed_share(
 
 
 def blocks_for_sequences(shape: ModelShape, settings: EngineSettings, plan: MemoryPlan) -> bool:
-    """Whether each of `max_num_seqs` sequences can have its state (config/compilation.py:1436)."""
-    if shape.state is None:
+    """Whether each of `max_num_seqs` sequences can have its state ; vLLM asks
+    only where it captures whole decode steps (0.20.0 config/compilation.py:1427-1436).
+    """
+    if shape.state is None or not settings.full_graphs:
         return True
     return plan.optimist.blocks >= settings.max_num_seqs
 

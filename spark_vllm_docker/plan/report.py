@@ -16,6 +16,7 @@ from spark_vllm_docker.plan.engine_settings import (
     EngineSettings,
     UnknownSetting,
     describe_defaults,
+    read_number,
     read_settings,
 )
 from spark_vllm_docker.plan.image import ImageView, check_image
@@ -67,6 +68,7 @@ class PlanReport:
     proposals: tuple[Proposal, ...]
     findings: tuple[Finding, ...]
     fixes: Flags = field(default=())
+    multimodal: bool = False
 
     @property
     def errors(self) -> list[Finding]:
@@ -126,6 +128,7 @@ class _Planner:
         self._check_shape()
         block = attention_block_size(self._shape, self._settings)
         self._check_block(block)
+        self._check_alignment(block)
         memory = self._plan_memory()
         proposals = self._check_memory(memory) if memory else ()
         return PlanReport(
@@ -138,6 +141,7 @@ class _Planner:
             proposals=tuple(proposals),
             findings=(*findings, *self._findings),
             fixes=tuple(self._fixes),
+            multimodal=self._multimodal,
         )
 
     def _check_shape(self) -> None:
@@ -149,15 +153,67 @@ class _Planner:
                 f"{shape.attention_heads} attention heads of {shape.model}",
                 "--tensor-parallel-size",
             )
-        if shape.max_position and settings.max_model_len > shape.max_position:
+        elif not _divide(shape.kv_heads, settings.tensor_parallel):
             self._error(
-                "CTX001",
-                f"--max-model-len {settings.max_model_len:,} is more than the model's "
-                f"{shape.max_position:,}",
-                "--max-model-len",
-                f"--max-model-len {shape.max_position}",
+                "TP002",
+                f"--tensor-parallel-size {settings.tensor_parallel} and the {shape.kv_heads} "
+                f"key heads of {shape.model}: neither divides the other",
+                "--tensor-parallel-size",
             )
-            self._fixes.append(("--max-model-len", str(shape.max_position)))
+        elif shape.state is not None and shape.state.heads % settings.tensor_parallel:
+            self._error(
+                "TP003",
+                f"--tensor-parallel-size {settings.tensor_parallel} does not divide the "
+                f"{shape.state.heads} heads of the recurrent layers of {shape.model}",
+                "--tensor-parallel-size",
+            )
+        self._check_length()
+
+    def _check_length(self) -> None:
+        """VLLM compares with what the checkpoint says after its RoPE scaling, and lets a variable
+        turn the error into a warning (config/model.py, `_get_and_verify_max_len`).
+        """
+        length, longest = self._settings.max_model_len, self._shape.longest_position
+        if not longest or length <= longest or self._arguments.find("--hf-overrides"):
+            return
+        allowed = str(self._recipe.keys.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0"))
+        certain = allowed.lower() not in ("1", "true")
+        self._error(
+            "CTX001",
+            f"--max-model-len {length:,} is more than the model's {longest:,}",
+            "--max-model-len",
+            f"--max-model-len {longest}",
+            certain=certain,
+        )
+        if certain:
+            self._fixes.append(("--max-model-len", str(longest)))
+
+    def _check_alignment(self, block: int) -> None:
+        """What else mode align needs (0.20.0 config/vllm.py:1861-1875, models/config.py:384)."""
+        settings, flags = self._settings, self._arguments
+        if settings.mamba_cache_mode != "align" or not asserts_budget(settings.version):
+            return
+        threshold = read_number(flags, "--long-prefill-token-threshold")
+        if 0 < threshold < block:
+            self._error(
+                "MAMBA003",
+                f"mode align needs --long-prefill-token-threshold of a block ({block}) or more, "
+                f"found {threshold}",
+                "--long-prefill-token-threshold",
+                f"--long-prefill-token-threshold {block}",
+            )
+        for name, wanted in (
+            ("--disable-chunked-mm-input", False),
+            ("--enable-chunked-prefill", True),
+        ):
+            given = flags.find(name)
+            if given is not None and given.negated is wanted:
+                self._error(
+                    "MAMBA003",
+                    f"mode align needs chunked prefill, also of media: {given.written}",
+                    name,
+                    f"leave {given.written} out, or --no-enable-prefix-caching",
+                )
 
     def _check_block(self, block: int) -> None:
         settings = self._settings
@@ -173,6 +229,7 @@ class _Planner:
         better = good_budget(block, budget)
         # A default that depends on hardware which nobody knows may be larger than it is taken for.
         certain = settings.batched_tokens_given or self._surroundings.hardware is not None
+        certain = certain and bool(settings.version)
         fix = f"--max-num-batched-tokens {better}"
         if asserts_budget(settings.version):
             self._error(
@@ -204,16 +261,26 @@ class _Planner:
     def _check_memory(self, memory: MemoryPlan) -> list[Proposal]:
         settings, free = self._settings, self._surroundings.free_gib
         flag = "--gpu-memory-utilization"
-        if free is not None and memory.requested_gib > free and not settings.kv_cache_bytes:
+        if free is not None and memory.requested_gib > free:
             share = int(free / memory.total_gib * 100) / 100
+            enough = share * memory.total_gib > memory.weights_gib + memory.graphs_gib
             self._error(
                 "MEM003",
                 f"{flag} {settings.utilization:g} asks for {memory.requested_gib:.1f} of "
                 f"{memory.total_gib:.1f} GiB, and {free:.1f} GiB are free now",
                 flag,
-                f"stop what uses the memory (spark-recipe ps), or {flag} {share:.2f}",
+                "stop what uses the memory (spark-recipe ps)"
+                + (f", or {flag} {share:.2f}" if enough else ""),
             )
-        if memory.weights_gib > memory.requested_gib:
+        if settings.kv_cache_bytes and memory.needed_gib > memory.total_gib:
+            self._error(
+                "MEM006",
+                f"the weights and --kv-cache-memory-bytes take {memory.needed_gib:.1f} GiB, and "
+                f"the GPU has {memory.total_gib:.1f} GiB",
+                "--kv-cache-memory-bytes",
+                "a smaller --kv-cache-memory-bytes",
+            )
+        if memory.weights_gib > memory.requested_gib and not settings.kv_cache_bytes:
             self._error(
                 "MEM004",
                 f"the weights take {memory.weights_gib:.1f} GiB on each GPU, and {flag} "
@@ -281,6 +348,11 @@ def _read_command(recipe: Recipe, command: str, version: str) -> Arguments:
     return read_arguments(
         [Argument(place, word.value) for word in words], find_release(version).flags
     )
+
+
+def _divide(one: int, other: int) -> bool:
+    """Whether one of the two divides the other: heads are split, or held by several ranks."""
+    return one % other == 0 or other % one == 0
 
 
 def _say_unplanned(recipe: Recipe, why: str) -> Finding:

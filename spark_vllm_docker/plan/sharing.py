@@ -86,9 +86,8 @@ def share_gpu(plans: Sequence[PlanReport]) -> Sharing:
         shape, settings = plan.surroundings.shape, plan.settings
         if hardware is None or shape is None or settings is None or plan.memory is None:
             return Sharing(names, (), (), 0.0, _why(plan))
-        multimodal = bool(set(plan.recipe.keys.modalities) - {"text"})
         asked.append(settings.utilization)
-        share = needed_share(shape, settings, hardware, multimodal=multimodal, requests=1)
+        share = needed_share(shape, settings, hardware, multimodal=plan.multimodal, requests=1)
         needed.append(round(share, 2))
     assert hardware is not None  # noqa: S101 - there is a memory plan
     kept = SYSTEM_GIB if hardware.unified else 0.5

@@ -28,7 +28,9 @@ _NAMED = {
     "2160p": 16 / 9,
     "4k": 16 / 9,
 }
-_DURATION = re.compile(r"(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m(?:in)?)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
+_DURATION = re.compile(
+    r"(?:(?P<h>\d{1,9})h)?(?:(?P<m>\d{1,9})m(?:in)?)?(?:(?P<s>\d{1,9}(?:\.\d{1,9})?)s?)?"
+)
 
 
 class BadVideo(ValueError):

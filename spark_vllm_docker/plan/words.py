@@ -49,6 +49,9 @@ def plan_rows(report: PlanReport) -> list[Row]:
         rows.append(("memory", "not planned: the hardware is not known (--hardware)"))
     elif hardware.name == CPU:
         rows.append(("memory", "not planned: vLLM takes a CPU's memory by other rules"))
+    elif settings.weights_changed_by:
+        why = f"{settings.weights_changed_by} changes what the weights take"
+        rows.append(("memory", f"not planned: {why}"))
     elif shape.weights_gib <= 0:
         rows.append(("memory", "not planned: the size of the weights is not known"))
     return rows

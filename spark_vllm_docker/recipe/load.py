@@ -36,7 +36,7 @@ def read_recipe(source: Source, path: Path, hardware: str, form: Form) -> Recipe
     """
     match form:
         case Form.VERSION_1:
-            return read_version1(source, path)
+            return read_version1(source, path, hardware)
         case Form.VERSION_2:
             return read_version2(source, path, hardware)
         case Form.STRUCTURED:

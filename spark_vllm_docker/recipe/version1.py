@@ -23,8 +23,8 @@ from spark_vllm_docker.recipe.template_command import CommandPlaces, TemplateCom
 MODEL = "model"
 
 
-def read_version1(source: Source, path: Path) -> Recipe:
-    """Check the keys and the command.
+def read_version1(source: Source, path: Path, hardware: str = "") -> Recipe:
+    """Check the keys and the command; `hardware` changes nothing in this form.
 
     Raises:
         InvalidRecipe: with every fault of the file.
@@ -52,6 +52,7 @@ def read_version1(source: Source, path: Path) -> Recipe:
         source=source,
         notes=(*source.duplicates, *notes, *told),
         unused=tuple(name for name in keys.defaults if name not in command.names),
+        hardware=hardware,
     )
 
 

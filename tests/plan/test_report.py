@@ -238,7 +238,7 @@ def test_conditions_of_known_bad_combinations_are_known() -> None:
         ("QUANT003", "serve: {}\n", "vllm/vllm-openai:v0.20.0", "a100"),
         ("QUANT004", "serve: {quantization: modelopt_fp4}\n", "vllm/vllm-openai:v0.20.0", "h100"),
         ("MM001", "modalities: [audio]\nserve: {}\n", "vllm/vllm-openai:v0.20.0", "h100"),
-        ("MM002", "modalities: [audio]\nserve: {}\n", "vllm/vllm-openai:v0.32.0", "h100"),
+        ("MM002", "modalities: [video]\nserve: {}\n", "vllm/vllm-openai:v0.32.0", "h100"),
         (
             "MM003",
             "serve: {mm-processor-kwargs: {use_audio_in_video: true}}\n",
@@ -327,7 +327,8 @@ def test_what_is_known_of_the_image(image: ImageView, expected: list[str]) -> No
 
 def test_what_is_in_the_image_counts_for_more_than_its_name() -> None:
     text = (
-        "modalities: [audio]\nserve: {gpu-memory-utilization: 0.8, enable-prefix-caching: true}\n"
+        "modalities: [audio, video]\n"
+        "serve: {gpu-memory-utilization: 0.8, enable-prefix-caching: true}\n"
     )
     recipe = parse_recipe(f"model: {OMNI}\ncontainer: vllm-node\n{text}", Path("a.yaml"))
     spark = load_hardware()["dgx-spark"]

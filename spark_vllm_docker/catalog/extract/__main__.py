@@ -1,4 +1,4 @@
-"""`python -m spark_vllm_docker.catalog.extract WHEEL… [--out FILE]`."""
+"""`python -m spark_vllm_docker.catalog.extract WHEEL… [--add] [--out FILE]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_vllm_docker.catalog.extract.fields import find_human_int
 from spark_vllm_docker.catalog.extract.sets import read_sets
 from spark_vllm_docker.catalog.extract.tree import Tree
 from spark_vllm_docker.catalog.extract.walker import Walker, find_parser_factory
-from spark_vllm_docker.catalog.flags import VersionFlags, pack_versions
+from spark_vllm_docker.catalog.flags import VersionFlags, pack_versions, unpack_versions
 
 DATA = Path(__file__).resolve().parent.parent / "data/flags.json"
 
@@ -40,10 +40,14 @@ def main() -> None:
     """Read the wheels and write the catalogue."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("wheels", nargs="+", type=Path)
+    parser.add_argument("--add", action="store_true", help="Keep the releases that are there.")
     parser.add_argument("--out", type=Path, default=DATA)
     arguments = parser.parse_args()
-    versions = [extract(wheel) for wheel in arguments.wheels]
-    packed = pack_versions(versions)
+    versions = {found.version: found for found in map(extract, arguments.wheels)}
+    if arguments.add:
+        there = json.loads(arguments.out.read_text(encoding="utf-8"))
+        versions = unpack_versions(there) | versions
+    packed = pack_versions(list(versions.values()))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(
         f"{json.dumps(key)}: {json.dumps(value, sort_keys=True)}" for key, value in packed.items()
