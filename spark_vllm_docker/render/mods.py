@@ -45,8 +45,8 @@ class Mod:
         return (
             f"mkdir -p mods && rm -rf {quoted} && cp -r {self._inside} {quoted} || exit\n"
             f'(export WORKSPACE_DIR="$PWD"; cd {quoted} && bash ./{_SCRIPT}) || '
-            f'{{ code=$?; echo "{STEP_MARK}the mod {self.name} ended with $code" >&2; '
-            "exit $code; }"
+            f'{{ told=$?; echo "{STEP_MARK}the mod {self.name} ended with $told" >&2; '
+            "exit $told; }"
         )
 
 

@@ -37,8 +37,8 @@ def test_a_mod_is_mounted_and_run_before_the_server(tmp_path: Path) -> None:
     )
     assert made.script.splitlines()[-3:] == [
         "mkdir -p mods && rm -rf mods/fix && cp -r /spark-recipe/mods/0-fix mods/fix || exit",
-        '(export WORKSPACE_DIR="$PWD"; cd mods/fix && bash ./run.sh) || { code=$?; '
-        'echo "spark-recipe: the mod fix ended with $code" >&2; exit $code; }',
+        '(export WORKSPACE_DIR="$PWD"; cd mods/fix && bash ./run.sh) || { told=$?; '
+        'echo "spark-recipe: the mod fix ended with $told" >&2; exit $told; }',
         "exec vllm serve m --port 1",
     ]
 
