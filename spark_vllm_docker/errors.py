@@ -28,6 +28,7 @@ one of these at the border where they appear (`engine/docker_errors.py` is the l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from spark_vllm_docker.findings import Finding
@@ -143,10 +144,27 @@ class NotDeployed(EngineError):
     """No deployment of ours has that name."""
 
 
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """The rule that explains a failure, and the flags and variables that mend it without anybody's
+    judgement; a flag whose value is None is taken away.
+    """
+
+    rule: str
+    flags: tuple[tuple[str, str | None], ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+
+
 class ServerFailed(SparkRecipeError):
-    """The server process ended or stalled."""
+    """The server process ended or stalled. `remedy` is None where no rule knows why."""
 
     exit_code = 5
+
+    def __init__(
+        self, message: str, *, cause: str = "", hint: str = "", remedy: Remedy | None = None
+    ) -> None:
+        super().__init__(message, cause=cause, hint=hint)
+        self.remedy = remedy
 
 
 class TimedOut(SparkRecipeError):

@@ -23,6 +23,8 @@ VERBS = {
     "up": "Start a recipe, watch it to ready, prove it.",
     "ps": "Deployments on this machine.",
     "logs": "The log of a deployment.",
+    "diagnose": "What went wrong in the log of a deployment, or in any log of vLLM.",
+    "rules": "The failures that diagnose knows, each with its cause and its fix.",
     "health": "Ask a deployment whether it can be used now.",
     "wait": "Wait until a deployment is ready.",
     "down": "Stop a deployment and remove it.",

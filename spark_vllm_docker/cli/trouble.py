@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import click
 
 from spark_vllm_docker.cli.group import VERBS
-from spark_vllm_docker.errors import InvalidRecipe, SparkRecipeError
+from spark_vllm_docker.errors import InvalidRecipe, ServerFailed, SparkRecipeError
 from spark_vllm_docker.ui.words import say_finding
 
 EXIT_USAGE = 2
@@ -28,6 +28,7 @@ def show_trouble(error: SparkRecipeError, arguments: list[str]) -> int:
         sys.stderr.write(f"cause: {error.cause}\n")
     if error.hint:
         sys.stderr.write(f"fix: {error.hint}\n")
+    remedy = error.remedy if isinstance(error, ServerFailed) else None
     if _wants_json(arguments):
         _write_json(
             arguments,
@@ -36,6 +37,7 @@ def show_trouble(error: SparkRecipeError, arguments: list[str]) -> int:
                 "message": error.message,
                 "cause": error.cause or None,
                 "fix": error.hint or None,
+                "rule": remedy.rule if remedy else None,
                 "findings": [finding.to_json() for finding in findings],
             },
             error.exit_code,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_vllm_docker.diagnose.matcher import Diagnosis
 from spark_vllm_docker.diagnose.root_line import RootLine
 
 _SIGKILL, _SIGTERM = 137, 143
@@ -25,19 +26,33 @@ class Death:
 _LONGEST = 320
 
 
-def explain_death(code: int, root: RootLine | None, name: str, *, out_of_memory: bool) -> Death:
-    """The cause in the server's own words when it left some, else from the way it ended."""
+def explain_death(
+    code: int,
+    root: RootLine | None,
+    name: str,
+    *,
+    out_of_memory: bool,
+    diagnosis: Diagnosis | None = None,
+) -> Death:
+    """The cause by the rule that matches, else in the server's own words when it left some, else
+    from the way it ended.
+    """
     see = f"spark-recipe logs {name} shows everything; spark-recipe down {name} removes it"
     if out_of_memory:
         return Death(
             "the kernel killed a process of the server: out of memory",
             f"lower gpu_memory_utilization, max_model_len or max_num_seqs; {see}",
         )
+    if diagnosis is not None:
+        said = _cut(f"{diagnosis.process}: " if diagnosis.process else "", diagnosis.line)
+        return Death(
+            f"{diagnosis.rule.name}. {diagnosis.cause} ({said})",
+            f"{diagnosis.fix}; spark-recipe rules {diagnosis.rule.id}; {see}",
+        )
     if root is not None and not root.echo:
         led = f" (and so: {root.led_to})" if root.led_to else ""
         where = f"{root.process}: " if root.process and root.process != "APIServer" else ""
-        cause = f"{where}{root.text}{led}"
-        cause = cause if len(cause) <= _LONGEST else f"{cause[:_LONGEST]}…"
+        cause = _cut(where, f"{root.text}{led}")
         edit = ""
         if root.step:
             edit = "the server was not begun; mend the step or the mod, then run up again; "
@@ -50,6 +65,11 @@ def explain_death(code: int, root: RootLine | None, name: str, *, out_of_memory:
             f"the usual killer is the kernel when memory runs out: dmesg | grep -i oom; {see}",
         )
     return Death(_by_code(code), see)
+
+
+def _cut(process: str, text: str) -> str:
+    whole = f"{process}{text}"
+    return whole if len(whole) <= _LONGEST else f"{whole[:_LONGEST]}…"
 
 
 def _by_code(code: int) -> str:

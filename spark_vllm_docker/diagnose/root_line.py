@@ -74,10 +74,10 @@ class _Thread:
 
 @dataclass(slots=True)
 class RootLineFinder:
-    """Feed it every line; ask it at the end."""
+    """Feed it every line; ask it at the end. `root` is the first real error so far."""
 
     _threads: dict[str, _Thread] = field(default_factory=dict)
-    _root: RootLine | None = None
+    root: RootLine | None = None
     _wrapper: RootLine | None = None
     _stopped: RootLine | None = None
     _serving: bool = False
@@ -94,9 +94,14 @@ class RootLineFinder:
             self._before_last, self._last = self._last, message.strip()
         if not message or (line.level in _QUIET and not self._wants(line)):
             return
+        if message[0] in " \t":
+            # Inside a traceback: only what completes an error of pydantic is of use.
+            inside = self._threads.get(line.process)
+            if inside is None or not inside.pydantic:
+                return
         patterns = load_patterns()
         thread = self._threads.setdefault(line.process, _Thread())
-        if thread.pydantic and self._root is not None:
+        if thread.pydantic and self.root is not None:
             self._complete_pydantic(thread, message)
             return
         if _TRACEBACK.match(message):
@@ -117,12 +122,12 @@ class RootLineFinder:
         """The server is ready. What was logged before is not why it will die, and neither are the
         tracebacks that the API process logs for faulty requests from now on.
         """
-        self._root = self._wrapper = self._stopped = None
+        self.root = self._wrapper = self._stopped = None
         self._serving = True
 
     def result(self) -> RootLine | None:
         """The root line so far, or None when the log names no error."""
-        return self._root or self._wrapper or self._stopped
+        return self.root or self._wrapper or self._stopped
 
     def before_the_server(self) -> RootLine | None:
         """What ended a log in which the server has not said a word: the step or the mod that the
@@ -147,28 +152,28 @@ class RootLineFinder:
             self._stopped = self._stopped or RootLine(line.message, line.process)
         elif quiet or self._shutting_down or (self._serving and line.process == "APIServer"):
             return
-        elif self._root is None:
+        elif self.root is None:
             self._take_root(line, thread)
-        elif chained and line.process == self._root.process:
-            self._root = replace(self._root, led_to=line.message)
+        elif chained and line.process == self.root.process:
+            self.root = replace(self.root, led_to=line.message)
 
     def _take_root(self, line: LogLine, thread: _Thread) -> None:
-        if self._root is None:
-            self._root = RootLine(line.message.strip(), line.process)
+        if self.root is None:
+            self.root = RootLine(line.message.strip(), line.process)
             thread.pydantic = bool(_PYDANTIC.match(line.message))
 
     def _complete_pydantic(self, thread: _Thread, message: str) -> None:
         """Pydantic's reason stands below its first line: `Value error, …`, or a field and its
         fault.
         """
-        assert self._root is not None  # noqa: S101 - by the caller
+        assert self.root is not None  # noqa: S101 - by the caller
         text = message.strip()
         if message[:1] in " \t":
             thread.pydantic = False
             reason = text.removeprefix("Value error, ").split(" [type=")[0]
-            head, colon, name = self._root.text.rpartition("\0")
-            self._root = replace(self._root, text=f"{head}{name + ': ' if colon else ''}{reason}")
+            head, colon, name = self.root.text.rpartition("\0")
+            self.root = replace(self.root, text=f"{head}{name + ': ' if colon else ''}{reason}")
         elif re.fullmatch(r"[\w.]+", text):
-            self._root = replace(self._root, text=f"\0{text}")
+            self.root = replace(self.root, text=f"\0{text}")
         else:
             thread.pydantic = False

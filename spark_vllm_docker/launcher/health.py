@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_vllm_docker.diagnose.root_line import RootLineFinder
+from spark_vllm_docker.diagnose.reader import LogReader
 from spark_vllm_docker.engine.protocol import Deployed, Engine
 from spark_vllm_docker.errors import ServerFailed
 from spark_vllm_docker.events import Emit, ServerReady
@@ -65,7 +65,7 @@ def run_wait(
             f"{deployed.name} was made and never started",
             hint=f"run up again, or spark-recipe down {deployed.name}",
         )
-    roots = RootLineFinder()
+    reader = LogReader(clock.tracker)
     watcher = Watcher(
         EngineContainer(engine, deployed.id),
         lambda: open_probe(deployed.endpoint, find_api_key(deployed)),
@@ -73,12 +73,12 @@ def run_wait(
         Limits(deployed.stall_timeout_s, total_s),
         clock,
         emit=emit,
-        on_line=roots.feed,
+        on_line=reader.feed,
     )
     with watcher:
         outcome = watcher.until_ready()
     if not isinstance(outcome, Ready):
-        raise build_failure(outcome, deployed, roots, clock)
+        raise build_failure(outcome, deployed, reader, clock)
     emit(
         ServerReady(
             deployed.name,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spark_vllm_docker.diagnose.death import NOT_EXECUTABLE, explain_death
-from spark_vllm_docker.diagnose.root_line import RootLine, RootLineFinder
+from spark_vllm_docker.diagnose.matcher import Diagnosis
+from spark_vllm_docker.diagnose.reader import LogReader
+from spark_vllm_docker.diagnose.root_line import RootLine
 from spark_vllm_docker.engine.protocol import Deployed
-from spark_vllm_docker.errors import NotProven, ServerFailed, TimedOut
+from spark_vllm_docker.errors import NotProven, Remedy, ServerFailed, TimedOut
 from spark_vllm_docker.events import Note, ServerReady
 from spark_vllm_docker.health.phases import PhaseClock
 from spark_vllm_docker.health.watch import (
@@ -36,18 +38,16 @@ def follow_deployment(
         ServerFailed, NotProven, TimedOut: the container and its log stay until `down`.
         KeyboardInterrupt: while it loads; `cleaning` removes it, unless it is to be kept.
     """
-    roots = RootLineFinder()
-    with _watch(launch, deployed, roots, open_probe) as watcher:
-        ready = _require_ready(watcher.until_ready(), launch, deployed, roots)
+    reader = LogReader(launch.clock.tracker)
+    with _watch(launch, deployed, reader, open_probe) as watcher:
+        ready = _require_ready(watcher.until_ready(), launch, deployed, reader)
         cleaning.release()
         _announce(launch, deployed, ready)
         if not launch.request.detach:
-            _stay(launch, watcher, deployed, roots)
+            _stay(launch, watcher, deployed, reader)
 
 
-def _watch(
-    launch: Launch, deployed: Deployed, roots: RootLineFinder, open_probe: OpenProbe
-) -> Watcher:
+def _watch(launch: Launch, deployed: Deployed, reader: LogReader, open_probe: OpenProbe) -> Watcher:
     request = launch.request
     key = find_api_key(deployed)
     return Watcher(
@@ -57,21 +57,21 @@ def _watch(
         Limits(request.deployment.stall_timeout_s, request.total_s),
         launch.clock,
         emit=launch.emit,
-        on_line=roots.feed,
+        on_line=reader.feed,
     )
 
 
 def _require_ready(
-    outcome: Outcome, launch: Launch, deployed: Deployed, roots: RootLineFinder
+    outcome: Outcome, launch: Launch, deployed: Deployed, reader: LogReader
 ) -> Ready:
     if isinstance(outcome, Ready):
-        roots.forget()
+        reader.forget()
         return outcome
-    raise build_failure(outcome, deployed, roots, launch.clock)
+    raise build_failure(outcome, deployed, reader, launch.clock)
 
 
 def build_failure(
-    outcome: Outcome, deployed: Deployed, roots: RootLineFinder, clock: PhaseClock
+    outcome: Outcome, deployed: Deployed, reader: LogReader, clock: PhaseClock
 ) -> ServerFailed | NotProven | TimedOut:
     """The error for an outcome that is not `Ready`, with cause and fix."""
     name, phase = deployed.name, clock.tracker.phase
@@ -79,16 +79,20 @@ def build_failure(
     logs = f"spark-recipe logs {name} shows everything; spark-recipe down {name} removes it"
     if isinstance(outcome, Died):
         ended = outcome.exit
-        root = roots.result()
+        report = reader.report()
+        root, diagnosis = report.root, report.failure
         if root is None and 0 < ended.code < NOT_EXECUTABLE:
-            root = roots.before_the_server()
+            root = reader.roots.before_the_server()
         if ended.stopped:
-            root = RootLine("the engine was asked to stop it")
-        death = explain_death(ended.code, root, name, out_of_memory=ended.out_of_memory)
+            root, diagnosis = RootLine("the engine was asked to stop it"), None
+        death = explain_death(
+            ended.code, root, name, out_of_memory=ended.out_of_memory, diagnosis=diagnosis
+        )
         return ServerFailed(
             f"{name}: the server ended {at} (exit code {ended.code})",
             cause=death.cause,
             hint=death.fix,
+            remedy=find_remedy(diagnosis),
         )
     if isinstance(outcome, Stalled):
         return ServerFailed(
@@ -108,6 +112,17 @@ def build_failure(
     )
 
 
+def find_remedy(diagnosis: Diagnosis | None) -> Remedy | None:
+    """What a diagnosis changes without anybody's judgement."""
+    if diagnosis is None:
+        return None
+    return Remedy(
+        diagnosis.rule.id,
+        diagnosis.flags if diagnosis.automatic else (),
+        diagnosis.env if diagnosis.automatic else (),
+    )
+
+
 def _announce(launch: Launch, deployed: Deployed, ready: Ready) -> None:
     launch.clock.enter("ready")
     launch.emit(
@@ -124,7 +139,7 @@ def _announce(launch: Launch, deployed: Deployed, ready: Ready) -> None:
     )
 
 
-def _stay(launch: Launch, watcher: Watcher, deployed: Deployed, roots: RootLineFinder) -> None:
+def _stay(launch: Launch, watcher: Watcher, deployed: Deployed, reader: LogReader) -> None:
     """Hand on the log. Ctrl-C ends this command, not the server."""
     try:
         died = watcher.until_end()
@@ -136,4 +151,4 @@ def _stay(launch: Launch, watcher: Watcher, deployed: Deployed, roots: RootLineF
     if died.exit.stopped:
         launch.emit(Note(f"{deployed.name} was stopped"))
         return
-    raise build_failure(died, deployed, roots, launch.clock)
+    raise build_failure(died, deployed, reader, launch.clock)

@@ -34,10 +34,15 @@ def test_a_server_that_ends(
     assert "(exit code 1)" in up.err
     cause, fix = last_lines(up)
     assert cause == (
-        "cause: EngineCore: AssertionError: In Mamba cache align mode, block_size (4096) must be <= "
-        "max_num_batched_tokens (2048)."
+        "cause: A Mamba block does not fit in the token budget. The block of this hybrid model is "
+        "4096 tokens, and one step may take 2048: no step could ever hold a block. (EngineCore: "
+        "AssertionError: In Mamba cache align mode, block_size (4096) must be <= "
+        "max_num_batched_tokens (2048).)"
     )
-    assert fix.startswith("fix: ")
+    assert fix.startswith(
+        "fix: --max-num-batched-tokens 8192; "
+        "spark-recipe rules mamba-align-block-size-gt-batched-tokens; "
+    )
     # The container and its log stay until `down`.
     deployed = docker_engine.find("sr-test")
     assert deployed is not None
@@ -290,7 +295,7 @@ def test_an_end_and_a_flood_at_once(cli: CommandLine, write_recipe: RecipeWriter
     steps = [["flood", 50_000], ["play", "fail-unknown-flag.log", 0], ["exit", 2]]
     up = cli("up", str(write_recipe(steps=steps)), "-d")
     assert up.code == 5
-    assert "cause: vllm: error: unrecognized arguments: --no-such-flag 1" in up.err
+    assert "(vllm: error: unrecognized arguments: --no-such-flag 1)" in up.err
 
 
 def test_secrets_in_the_log_are_masked(cli: CommandLine, write_recipe: RecipeWriter) -> None:

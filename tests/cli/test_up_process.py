@@ -63,7 +63,9 @@ def test_a_death_is_named(process_cli: CommandLine, write_recipe: RecipeWriter) 
     steps = [["play", "fail-model-path-missing.log", 0.2], ["exit", 1]]
     up = process_cli("up", str(write_recipe(steps=steps)), "-d")
     assert up.code == 5
-    assert "cause: huggingface_hub.errors.HFValidationError: Repo id must be in the form" in up.err
+    assert "cause: The model's folder is not in the container. '/models/none' is no folder" in (
+        up.err
+    )
     assert "exited (1)" in process_cli("ps").out
     again = process_cli("up", str(write_recipe(steps=[["serve"]])), "-d")
     assert (again.code, "its log is kept in" in again.err) == (0, True)

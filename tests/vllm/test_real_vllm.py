@@ -113,10 +113,11 @@ def test_nan_weights_start_and_answer_nonsense(cli: CommandLine, recipe: Path) -
 
 
 def test_a_wrong_flag(cli: CommandLine, recipe: Path) -> None:
-    up = cli("up", str(recipe), "-d", "--", "--no-such-flag", "1", timeout=300)
+    up = cli("up", str(recipe), "-d", "--force", "--", "--no-such-flag", "1", timeout=300)
     assert up.code == 5
     assert "(exit code 2)" in up.err
-    assert "cause: vllm: error: unrecognized arguments: --no-such-flag 1" in up.err
+    assert "cause: vLLM does not know a flag. " in up.err
+    assert "(vllm: error: unrecognized arguments: --no-such-flag 1)" in up.err
 
 
 def test_a_missing_model_path(cli: CommandLine, recipe: Path) -> None:
