@@ -11,9 +11,10 @@ EXIT_ENDED = 5
 
 @click.command("health")
 @name_argument
+@click.option("--deep", is_flag=True, help="Prove all that the recipe promises: picture, sound, …")
 @engine_option
 @json_option
-def command(name: str, engine: str | None, as_json: bool) -> int:
+def command(name: str, deep: bool, engine: str | None, as_json: bool) -> int:
     """Ask a deployment whether it can be used now.
 
     Exit code 0: it answered. 1: it runs, but did not answer as it should. 5: it has ended.
@@ -23,16 +24,26 @@ def command(name: str, engine: str | None, as_json: bool) -> int:
     from spark_vllm_docker.health.probe import Probe
     from spark_vllm_docker.launcher.health import ask_health
     from spark_vllm_docker.launcher.targets import describe_result
-    from spark_vllm_docker.launcher.watched import find_api_key
+    from spark_vllm_docker.launcher.watched import find_api_key, find_wanted
 
     _, deployed = find_target(engine, name)
     probe = Probe(deployed.endpoint, find_api_key(deployed))
     try:
-        report = ask_health(deployed, probe)
+        report = ask_health(deployed, probe, find_wanted(deployed) if deep else None)
     finally:
         probe.close()
     if as_json:
-        write_json("health", ok=report.ok, detail=report.detail, **describe_result(deployed))
+        canaries = [
+            {"name": c.name, "ok": not c.failed, "text": c.text, "fix": c.fix or None}
+            for c in report.canaries
+        ]
+        result = describe_result(deployed)
+        write_json("health", ok=report.ok, detail=report.detail, canaries=canaries, **result)
+    elif deep and report.canaries:
+        for canary in report.canaries:
+            click.echo(f"{'failed' if canary.failed else 'proved'}  {canary.name}: {canary.text}")
+            if canary.fix:
+                click.echo(f"        fix: {canary.fix}")
     else:
         click.echo(f"{deployed.name}: {'healthy' if report.ok else 'not healthy'}: {report.detail}")
     if report.ok:

@@ -135,8 +135,16 @@ class Deployed:
     @property
     def served(self) -> tuple[str, ...]:
         """The model names that it lists."""
+        return self._names("served")
+
+    @property
+    def modalities(self) -> tuple[str, ...]:
+        """What its recipe says that it understands."""
+        return self._names("modalities") or ("text",)
+
+    def _names(self, label: str) -> tuple[str, ...]:
         with suppress(ValueError):
-            names = json.loads(self.labels.get(f"{LABEL}.served", "[]"))
+            names = json.loads(self.labels.get(f"{LABEL}.{label}", "[]"))
             return tuple(map(str, names)) if isinstance(names, list) else ()
         return ()
 

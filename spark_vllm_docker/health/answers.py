@@ -4,7 +4,43 @@ not load an HTTP client before the container runs.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+# What reading a foreign body can run into: it is not JSON, or JSON of another shape.
+OTHER_SHAPE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response that was read to its end; `seconds` is the time until then."""
+
+    path: str
+    status: int
+    body: bytes
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode("utf-8", "replace")
+
+    @property
+    def words(self) -> str:
+        """Path, status and what the server says of an error, in one line."""
+        error = self.read(lambda data: data.get("error", data))
+        text = error.get("message") if isinstance(error, dict) else error
+        words = " ".join(str(text or self.text).split())
+        return f"{self.path} answered {self.status}: {words[:300]}"
+
+    def read(self, look: Callable[[Any], Any]) -> Any:
+        """What `look` finds in the JSON; None when that has another shape."""
+        try:
+            return look(json.loads(self.body))
+        except OTHER_SHAPE:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +52,45 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """A short generation: `shown` describes the answer for people; `error` says why there is
-    none.
-    """
+class Wanted:
+    """What a recipe promises of its server, beyond text."""
 
-    shown: str = ""
-    error: str = ""
+    modalities: tuple[str, ...] = ("text",)
+    tools: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """One question and what it proved. `failed` tells of a server that looks healthy and is not."""
+
+    name: str
+    text: str
+    failed: bool = False
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What the canaries found: all of them, up to the first that failed."""
+
+    canaries: tuple[Canary, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """What was proved, for people; empty when something failed."""
+        if self.error:
+            return ""
+        return "; ".join(
+            canary.text if canary.name == "text" else f"{canary.name}: {canary.text}"
+            for canary in sorted(self.canaries, key=lambda canary: canary.name != "text")
+        )
+
+    @property
+    def error(self) -> str:
+        """What failed; empty when nothing did."""
+        return next((canary.text for canary in self.canaries if canary.failed), "")
+
+    @property
+    def fix(self) -> str:
+        """What mends it."""
+        return next((canary.fix for canary in self.canaries if canary.failed), "")

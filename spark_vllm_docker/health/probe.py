@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -17,30 +15,15 @@ from tenacity import (
     wait_exponential,
 )
 
-from spark_vllm_docker.health.answers import Listed, Proof
+from spark_vllm_docker.health.answers import Answer, Listed, Proof, Wanted
+from spark_vllm_docker.health.canaries import run_canaries
 
 CONNECT_S = 2.0
 HEALTH_S = 5.0
 # On a CPU the first generation may compile a kernel for more than half a minute.
 GENERATE_S = 180.0
-MAX_BODY_BYTES = 4 << 20
+MAX_BODY_BYTES = 64 << 20
 _BUSY = (429, 503)
-# What reading a foreign body can run into: it is not JSON, or JSON of another shape.
-_OTHER_SHAPE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """A response that was read to its end; `seconds` is the time until then."""
-
-    path: str
-    status: int
-    body: bytes
-    seconds: float
-
-    @property
-    def text(self) -> str:
-        return self.body.decode("utf-8", "replace")
 
 
 class Probe:
@@ -73,67 +56,26 @@ class Probe:
         answer = self._ask("GET", "/v1/models", None, HEALTH_S)
         if isinstance(answer, str):
             return Listed(error=answer)
-        names = _read(answer, lambda data: tuple(str(model["id"]) for model in data["data"]))
+        if answer.status != httpx.codes.OK:
+            return Listed(error=answer.words)
+        names = answer.read(lambda data: tuple(str(model["id"]) for model in data["data"]))
         if names is None:
             return Listed(error="/v1/models did not answer with a list of models")
         return Listed(names)
 
-    def prove(self, model: str, tasks: Sequence[str] = ()) -> Proof:
-        """Let the model do a little of what it is for: answer, or embed when it cannot generate.
+    def prove(self, model: str, tasks: Sequence[str] = (), wanted: Wanted | None = None) -> Proof:
+        """Let the model do a little of all that the recipe promises; without `wanted`, of text.
 
         `tasks` are those of vLLM's log line "Supported tasks"; empty means not known.
         """
-        if not tasks or "generate" in tasks:
-            return self._prove_generation(model)
-        if "embed" in tasks:
-            return self._prove_embedding(model)
-        return Proof(shown=f"not asked: no short question is known for {', '.join(tasks)}")
+        return Proof(tuple(run_canaries(self.ask, model, tasks, wanted or Wanted())))
 
-    def _prove_generation(self, model: str) -> Proof:
-        body: dict[str, Any] = {
-            "model": model,
-            "messages": [{"role": "user", "content": "Say hello."}],
-            "max_tokens": 4,
-            "temperature": 0,
-        }
-        answer = self._ask("POST", "/v1/chat/completions", body, GENERATE_S, _has_no_chat)
-        if answer is None:
-            del body["messages"]
-            body["prompt"] = "Hello"
-            answer = self._ask("POST", "/v1/completions", body, GENERATE_S)
-        if isinstance(answer, str):
-            return Proof(error=answer)
-        found = _read(answer, _read_generation)
-        if found is None:
-            return Proof(error=f"the answer has no tokens in it: {answer.text[:200]}")
-        tokens, text = found
-        if tokens < 1:
-            return Proof(error="the model generated no token")
-        plural = "s" if tokens > 1 else ""
-        return Proof(shown=f"{tokens} token{plural} in {answer.seconds:.2f} s: {text[:80]!r}")
+    def ask(self, path: str, body: dict[str, Any]) -> Answer | str:
+        """The answer to a generation, whatever its status; in words why there is none."""
+        return self._ask("POST", path, body, GENERATE_S)
 
-    def _prove_embedding(self, model: str) -> Proof:
-        body = {"model": model, "input": "Hello"}
-        answer = self._ask("POST", "/v1/embeddings", body, GENERATE_S)
-        if isinstance(answer, str):
-            return Proof(error=answer)
-        size = _read(answer, lambda data: len(data["data"][0]["embedding"]))
-        if size is None:
-            return Proof(error=f"the answer has no embedding in it: {answer.text[:200]}")
-        return Proof(shown=f"an embedding of {size} numbers")
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        body: object,
-        limit_s: float,
-        is_other: Callable[[_Answer], bool] = lambda _: False,
-    ) -> Any:
-        """The answer, when its status is 200; None when `is_other` says so; else in words why not.
-
-        Retried only when the server was busy or the connection broke before an answer.
-        """
+    def _ask(self, method: str, path: str, body: object, limit_s: float) -> Answer | str:
+        """Retried only when the server was busy or the connection broke before an answer."""
         retrying = Retrying(
             retry=retry_if_exception_type(httpx.ConnectError)
             | retry_if_result(lambda answer: answer.status in _BUSY),
@@ -142,18 +84,16 @@ class Probe:
             retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
         )
         try:
-            answer: _Answer = retrying(self._send, method, path, body, limit_s)
+            answer: Answer = retrying(self._send, method, path, body, limit_s)
         except (httpx.TimeoutException, TimeoutError):
             return f"{path} gave no whole answer within {limit_s:g} s"
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return f"{path}: {error or type(error).__name__}"
         except RuntimeError:
             return f"{path}: closed"
-        if answer.status == httpx.codes.OK:
-            return answer
-        return None if is_other(answer) else _describe(answer)
+        return answer
 
-    def _send(self, method: str, path: str, body: object, limit_s: float) -> _Answer:
+    def _send(self, method: str, path: str, body: object, limit_s: float) -> Answer:
         """Read the response within the limit and up to a size: a drip of bytes is no answer."""
         began = time.monotonic()
         timeout = httpx.Timeout(limit_s, connect=CONNECT_S)
@@ -167,33 +107,4 @@ class Probe:
                     raise TimeoutError
                 if size > MAX_BODY_BYTES:
                     break
-        return _Answer(path, response.status_code, b"".join(parts), time.monotonic() - began)
-
-
-def _read(answer: _Answer, look: Callable[[Any], Any]) -> Any:
-    """What `look` finds in the JSON of an answer; None when that has another shape."""
-    try:
-        return look(json.loads(answer.body))
-    except _OTHER_SHAPE:
-        return None
-
-
-def _read_generation(data: Any) -> tuple[int, str]:
-    choice = data["choices"][0]
-    message = choice.get("message") or {}
-    text = message.get("content") or message.get("reasoning") or choice.get("text") or ""
-    return int(data["usage"]["completion_tokens"]), str(text)
-
-
-def _has_no_chat(answer: _Answer) -> bool:
-    """A base model without chat template (400), or a server without that route (404)."""
-    return answer.status == httpx.codes.NOT_FOUND or (
-        answer.status == httpx.codes.BAD_REQUEST and "chat template" in answer.text
-    )
-
-
-def _describe(answer: _Answer) -> str:
-    error = _read(answer, lambda data: data.get("error", data))
-    text = error.get("message") if isinstance(error, dict) else error
-    words = " ".join(str(text or answer.text).split())
-    return f"{answer.path} answered {answer.status}: {words[:300]}"
+        return Answer(path, response.status_code, b"".join(parts), time.monotonic() - began)

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 
 from spark_vllm_docker.engine.protocol import Activity, Exit, Stream
 from spark_vllm_docker.events import Emit, LogLines, Progress, Tick
-from spark_vllm_docker.health.answers import Listed, Proof
+from spark_vllm_docker.health.answers import Listed, Proof, Wanted
 from spark_vllm_docker.health.log_lines import LineSplitter, LogLine, parse_line
 from spark_vllm_docker.health.phases import PhaseClock
 
@@ -42,7 +42,9 @@ class Asked(Protocol):
 
     def health(self) -> int: ...
     def list_models(self) -> Listed: ...
-    def prove(self, model: str, tasks: tuple[str, ...] = ()) -> Proof: ...
+    def prove(
+        self, model: str, tasks: tuple[str, ...] = (), wanted: Wanted | None = None
+    ) -> Proof: ...
     def close(self) -> None: ...
 
 
@@ -76,6 +78,7 @@ class Unproven:
     """Health is 200, but the server is not what the recipe says."""
 
     reason: str
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,8 @@ _Item = list[str] | Exit | Ready | Unproven | Exception | None
 
 class Watcher:
     """Watches one container from its start to its end. Use it as a context: leaving it ends the
-    threads, the container goes on. `on_line` sees every log line once.
+    threads, the container goes on. `on_line` sees every log line once; `wanted` is what the server
+    must prove.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class Watcher:
         *,
         emit: Emit,
         on_line: Callable[[LogLine], None],
+        wanted: Wanted | None = None,
     ) -> None:
         self._container = container
         self._open_probe = open_probe
@@ -120,6 +125,7 @@ class Watcher:
         self._clock = clock
         self._emit = emit
         self._on_line = on_line
+        self._wanted = wanted
         self._items: queue.Queue[_Item] = queue.Queue(maxsize=64)
         self._stop = threading.Event()
         self._ask_now = threading.Event()
@@ -294,7 +300,9 @@ class Watcher:
         model = self._served[0] if self._served else next(iter(listed.names), "")
         if not model:
             return Unproven("/v1/models lists no model")
-        proof = probe.prove(model, self._clock.tracker.tasks)
+        proof = probe.prove(model, self._clock.tracker.tasks, self._wanted)
         if proof.error and probe.health() != HTTP_OK:
             return None  # it died of the question; the exit event tells the rest
-        return Unproven(proof.error) if proof.error else Ready(proof.shown, health_at)
+        if proof.error:
+            return Unproven(proof.error, proof.fix)
+        return Ready(proof.shown, health_at)

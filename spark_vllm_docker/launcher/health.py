@@ -8,10 +8,11 @@ from spark_vllm_docker.diagnose.reader import LogReader
 from spark_vllm_docker.engine.protocol import Deployed, Engine
 from spark_vllm_docker.errors import ServerFailed
 from spark_vllm_docker.events import Emit, ServerReady
+from spark_vllm_docker.health.answers import Canary, Wanted
 from spark_vllm_docker.health.phases import PhaseClock
 from spark_vllm_docker.health.watch import HTTP_OK, Asked, Limits, Ready, Watcher
 from spark_vllm_docker.launcher.up import OpenProbe, build_failure
-from spark_vllm_docker.launcher.watched import EngineContainer, find_api_key
+from spark_vllm_docker.launcher.watched import EngineContainer, find_api_key, find_wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +21,13 @@ class HealthReport:
 
     ok: bool
     detail: str
+    canaries: tuple[Canary, ...] = ()
 
 
-def ask_health(deployed: Deployed, probe: Asked) -> HealthReport:
-    """Ask a deployment for its health, its models and one short answer."""
+def ask_health(deployed: Deployed, probe: Asked, wanted: Wanted | None = None) -> HealthReport:
+    """Ask a deployment for its health, its models and a short answer; with `wanted`, for all that
+    its recipe promises.
+    """
     if deployed.state == "created":
         return HealthReport(False, "it was made and never started: run up again")
     if deployed.state != "running":
@@ -43,8 +47,8 @@ def ask_health(deployed: Deployed, probe: Asked) -> HealthReport:
     model = next(iter((*deployed.served, *listed.names)), "")
     if not model:
         return HealthReport(False, "/v1/models lists no model")
-    proof = probe.prove(model)
-    return HealthReport(not proof.error, proof.error or proof.shown)
+    proof = probe.prove(model, (), wanted)
+    return HealthReport(not proof.error, proof.error or proof.shown, proof.canaries)
 
 
 def run_wait(
@@ -74,6 +78,7 @@ def run_wait(
         clock,
         emit=emit,
         on_line=reader.feed,
+        wanted=find_wanted(deployed),
     )
     with watcher:
         outcome = watcher.until_ready()

@@ -24,7 +24,7 @@ from spark_vllm_docker.health.watch import (
 )
 from spark_vllm_docker.launcher.cleaning import Cleaning
 from spark_vllm_docker.launcher.start import Launch, find_new_key
-from spark_vllm_docker.launcher.watched import EngineContainer, find_api_key
+from spark_vllm_docker.launcher.watched import EngineContainer, find_api_key, find_wanted
 
 OpenProbe = Callable[[str, str], Asked]
 
@@ -58,6 +58,7 @@ def _watch(launch: Launch, deployed: Deployed, reader: LogReader, open_probe: Op
         launch.clock,
         emit=launch.emit,
         on_line=reader.feed,
+        wanted=find_wanted(deployed),
     )
 
 
@@ -106,9 +107,11 @@ def build_failure(
             cause=f"the limit of {outcome.limit_s:g} s has passed; the server goes on",
             hint=f"spark-recipe wait {name} waits on; {logs}",
         )
-    reason = getattr(outcome, "reason", "")
+    reason, fix = getattr(outcome, "reason", ""), getattr(outcome, "fix", "")
     return NotProven(
-        f"{name}: /health is 200, but the server did not prove itself", cause=reason, hint=logs
+        f"{name}: /health is 200, but the server did not prove itself",
+        cause=reason,
+        hint=f"{fix}; {logs}" if fix else logs,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_vllm_docker.engine.protocol import Activity, Deployed, Engine, Exit, Stream
+from spark_vllm_docker.health.answers import Wanted
 from spark_vllm_docker.recipe.serve import parse_serve
 from spark_vllm_docker.render.masking import SHORTEST
 from spark_vllm_docker.render.spec import SECRET_FROM_HOST
@@ -37,6 +38,13 @@ def find_api_key(deployed: Deployed) -> str:
     """
     serve = parse_serve(deployed.script)
     return (serve.api_key if serve else "") or deployed.api_key
+
+
+def find_wanted(deployed: Deployed) -> Wanted:
+    """What its recipe promises: the modalities, and tools where its command turns them on."""
+    serve = parse_serve(deployed.script)
+    tools = serve is not None and "--enable-auto-tool-choice" in serve.arguments
+    return Wanted(deployed.modalities, tools)
 
 
 def find_deployed_secrets(deployed: Deployed, environ: Mapping[str, str]) -> frozenset[str]:

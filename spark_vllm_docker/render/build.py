@@ -144,6 +144,7 @@ def _build_labels(
     return (
         (f"{LABEL}.endpoint", endpoint),
         (f"{LABEL}.file", recipe.file.stem),
+        (f"{LABEL}.modalities", json.dumps(list(recipe.keys.modalities))),
         (f"{LABEL}.recipe", recipe.name),
         (f"{LABEL}.served", json.dumps(list(served))),
         (f"{LABEL}.spec", spec.digest()),

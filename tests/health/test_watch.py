@@ -11,7 +11,7 @@ import pytest
 from spark_vllm_docker.engine.protocol import Activity, Exit
 from spark_vllm_docker.errors import EngineError
 from spark_vllm_docker.events import LogLines, PhaseBegan, Progress
-from spark_vllm_docker.health.answers import Listed, Proof
+from spark_vllm_docker.health.answers import Canary, Listed, Proof, Wanted
 from spark_vllm_docker.health.log_lines import LogLine
 from spark_vllm_docker.health.phases import PhaseClock
 from spark_vllm_docker.health.watch import (
@@ -82,9 +82,9 @@ class FakeProbe:
     def list_models(self) -> Listed:
         return Listed(self.names)
 
-    def prove(self, model: str, tasks: tuple[str, ...] = ()) -> Proof:
+    def prove(self, model: str, tasks: tuple[str, ...] = (), wanted: Wanted | None = None) -> Proof:
         self.asked.append((model, tasks))
-        return Proof(error=self.error) if self.error else Proof(shown="fine")
+        return Proof((Canary("text", self.error or "fine", failed=bool(self.error)),))
 
     def close(self) -> None:
         pass

@@ -1,0 +1,266 @@
+"""What each canary proves, with the answers of real servers (recorded) and of broken ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_vllm_docker.health.answers import Answer, Canary, Proof, Wanted
+from spark_vllm_docker.health.canaries import CHAT, COMPLETIONS, RENDER, run_canaries
+from spark_vllm_docker.health.clips import load_clip
+
+RECORDED = Path(__file__).resolve().parent.parent / "data/http"
+Reply = tuple[int, Any] | str | Callable[[dict[str, Any]], tuple[int, Any]]
+
+
+def recorded(name: str) -> tuple[int, Any]:
+    data = json.loads((RECORDED / f"{name}.json").read_text())
+    return data["status"], data["response"]
+
+
+TEXT = recorded("cpu-0.20.0.ok-tiny-llama-eager.chat")
+LOGPROBS = recorded("cpu-0.20.0.ok-tiny-llama-eager.chat-logprobs")
+NAN = recorded("cpu-0.20.0.nan-tiny-nan-eager.chat-logprobs")
+NAN_TEXT = recorded("cpu-0.20.0.nan-tiny-nan-eager.chat")
+RENDERED = recorded("cpu-0.20.0.omni-ready.o2-render-flag-true")
+RENDERED_SILENT = recorded("cpu-0.20.0.omni-ready.o2-render-flag-absent")
+RENDERED_NEMOTRON = recorded("cpu-0.20.0.nemotron-omni-ready.c2-render-flag-true")
+WITH_SOUND = recorded("cpu-0.20.0.omni-ready.c-video-flag-top-level-true")
+WITHOUT_SOUND = recorded("cpu-0.20.0.omni-ready.b-video-flag-absent")
+PLAIN = recorded("cpu-0.20.0.omni-ready.a-text-only")
+NO_AUDIO_EXTRA = recorded("cpu-0.20.0.omni-without-vllm-audio-extra.video-flag-true")
+GONE = (404, {"detail": "Not Found"})
+
+
+def has_part(body: dict[str, Any], kind: str) -> bool:
+    content = body.get("messages", [{}])[0].get("content")
+    return isinstance(content, list) and any(part["type"] == f"{kind}_url" for part in content)
+
+
+class Server:
+    """Answers by path; a chat request for log probabilities or with a clip has its own answer."""
+
+    def __init__(self, **replies: Reply) -> None:
+        self.replies = replies
+        self.seen: list[tuple[str, dict[str, Any]]] = []
+
+    def ask(self, path: str, body: dict[str, Any]) -> Answer | str:
+        self.seen.append((path, body))
+        name = {RENDER: "render", COMPLETIONS: "completions"}.get(path, "chat")
+        if name == "chat" and "logprobs" in body:
+            name = "logprobs"
+        elif name == "chat" and "tools" in body:
+            name = "tools"
+        elif name == "chat" and any(has_part(body, k) for k in ("image", "audio", "video")):
+            name = (
+                "clip"
+                if "mm_processor_kwargs" in body or "silent" not in self.replies
+                else "silent"
+            )
+        reply = self.replies.get(name, GONE)
+        if callable(reply):
+            reply = reply(body)
+        if isinstance(reply, str):
+            return reply
+        status, data = reply
+        text = data if isinstance(data, str) else json.dumps(data)
+        return Answer(path, status, text.encode(), 0.1)
+
+    def prove(self, *modalities: str, tools: bool = False, tasks: tuple[str, ...] = ()) -> Proof:
+        wanted = Wanted(("text", *modalities), tools)
+        return Proof(tuple(run_canaries(self.ask, "m", tasks, wanted)))
+
+
+def named(proof: Proof, name: str) -> Canary:
+    (found,) = [canary for canary in proof.canaries if canary.name == name]
+    return found
+
+
+def test_a_good_server() -> None:
+    proof = Server(chat=TEXT, logprobs=LOGPROBS).prove()
+    assert [canary.name for canary in proof.canaries] == ["numbers", "text"]
+    assert proof.error == ""
+    assert named(proof, "numbers").text.startswith("finite (log probability -")
+    assert "tokens in 0.10 s" in proof.shown
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        NAN,
+        recorded("cpu-0.32.0.tiny-nan-logprobs"),
+        (200, {"choices": [{"logprobs": {"content": [{"token": "!", "logprob": None}]}}]}),
+        (200, '{"choices": [{"logprobs": {"content": [{"token": "!", "logprob": NaN}]}}]}'),
+        (200, {"choices": [{"logprobs": {"token_logprobs": [None]}}]}),
+    ],
+)
+def test_nan_is_found_whatever_the_text_looks_like(answer: Reply) -> None:
+    server = Server(chat=TEXT, logprobs=answer)
+    proof = server.prove()
+    assert [canary.name for canary in proof.canaries] == ["numbers"]
+    assert proof.error.startswith("the model computes NaN")
+    assert "stock image" in proof.fix
+    assert len(server.seen) == 1
+
+
+def test_nan_of_a_model_without_chat() -> None:
+    no_chat = (400, {"error": {"message": "you must provide a chat template"}})
+    nan = recorded("cpu-0.20.0.nan-tiny-nan-eager.completions-logprobs")
+    assert (
+        Server(chat=no_chat, logprobs=no_chat, completions=nan)
+        .prove()
+        .error.startswith("the model computes NaN")
+    )
+
+
+def test_one_character_over_and_over_is_the_second_sign() -> None:
+    refused = (400, {"error": {"message": "max_logprobs is 0"}})
+    repeated = {
+        "choices": [{"message": {"content": "!" * 12}}],
+        "usage": {"completion_tokens": 12},
+    }
+    assert Server(chat=(200, repeated), logprobs=refused).prove().error == (
+        "nothing but '!': NaN, or a kernel that is broken"
+    )
+    # Where the numbers are finite, a model may repeat itself.
+    assert Server(chat=(200, repeated), logprobs=LOGPROBS).prove().error == ""
+
+
+def test_reasoning_that_takes_all_tokens_is_said() -> None:
+    choice = {"message": {"content": None, "reasoning": "Hmm, two and"}, "finish_reason": "length"}
+    answer = (200, {"choices": [choice], "usage": {"completion_tokens": 32}})
+    proof = Server(chat=answer, logprobs=LOGPROBS).prove()
+    assert proof.error == ""
+    assert "reasoning took all of them: clients need a larger max_tokens" in proof.shown
+
+
+def test_a_video_with_its_sound() -> None:
+    server = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, render=RENDERED)
+    proof = server.prove("audio", "video")
+    assert named(proof, "video with sound").text == "2,343 tokens of video and sound in the prompt"
+    (body,) = [b for path, b in server.seen if path == CHAT and has_part(b, "video")]
+    assert body["mm_processor_kwargs"] == {"use_audio_in_video": True}
+    nemotron = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, render=RENDERED_NEMOTRON)
+    text = named(nemotron.prove("audio", "video"), "video with sound").text
+    assert text.endswith("tokens of audio in the prompt")
+
+
+def test_a_video_whose_sound_is_dropped_is_found() -> None:
+    server = Server(
+        chat=TEXT,
+        logprobs=LOGPROBS,
+        clip=WITHOUT_SOUND,
+        render=lambda body: RENDERED if has_part(body, "audio") else RENDERED_SILENT,
+    )
+    proof = server.prove("audio", "video")
+    assert proof.error == "answered 200, and its sound was dropped in silence"
+    assert "vllm[audio]" in proof.fix
+
+
+def test_without_render_the_lengths_of_prompts_are_compared() -> None:
+    server = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, silent=WITHOUT_SOUND)
+    proof = server.prove("video", "audio")
+    # The same clip with and without the flag: 2,389 and 2,286 tokens.
+    assert named(proof, "video with sound").text == "the prompt grew by 103 tokens"
+    dropped = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITHOUT_SOUND, silent=WITHOUT_SOUND)
+    found = Proof(tuple(run_canaries(dropped.ask, "m", (), Wanted(("video", "audio")))))
+    assert "dropped in silence" in found.error
+
+
+def test_a_picture_that_is_not_taken_in_is_found() -> None:
+    empty: Reply = (200, {"features": {"mm_placeholders": {}}})
+    proof = Server(chat=TEXT, logprobs=LOGPROBS, clip=PLAIN, render=empty).prove("image")
+    assert proof.error == "answered 200, and it was not taken in"
+    taken = (200, {"features": {"mm_placeholders": {"image": [{"offset": 3, "length": 64}]}}})
+    proof = Server(chat=TEXT, logprobs=LOGPROBS, clip=PLAIN, render=taken).prove("image")
+    assert named(proof, "image").text == "64 tokens of image in the prompt"
+
+
+@pytest.mark.parametrize(
+    ("answer", "fix"),
+    [
+        (NO_AUDIO_EXTRA, "vllm[audio]"),
+        (
+            (
+                400,
+                {"error": {"message": "mm_processor_kwargs needs --trust-request-mm-kwargs"}},
+            ),
+            "trust-request-mm-kwargs: true",
+        ),
+        (
+            (400, {"error": {"message": "At most 0 video(s) may be provided in one prompt."}}),
+            "limit-mm-per-prompt: {video: 1}",
+        ),
+        ((500, {"error": {"message": "EngineCore encountered an issue."}}), ""),
+    ],
+)
+def test_a_refused_clip_says_what_mends_it(answer: Reply, fix: str) -> None:
+    proof = Server(chat=TEXT, logprobs=LOGPROBS, clip=answer).prove("video")
+    assert proof.error
+    assert fix in proof.fix
+    assert bool(fix) == bool(proof.fix)
+
+
+def test_tools() -> None:
+    called = {"choices": [{"message": {"tool_calls": [{"id": "1"}]}}]}
+    good = Server(chat=TEXT, logprobs=LOGPROBS, tools=(200, called))
+    assert named(good.prove(tools=True), "tools").text == "called"
+    refused = (400, {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice'}})
+    bad = Server(chat=TEXT, logprobs=LOGPROBS, tools=refused).prove(tools=True)
+    assert "answered 400" in bad.error
+    assert "tool-call-parser" in bad.fix
+
+
+@pytest.mark.parametrize(
+    ("tasks", "reply", "shown"),
+    [
+        (("embed",), {"data": [{"embedding": [0.1] * 8}]}, "embed: an embedding of 8 numbers"),
+        (("score",), {"data": [{"score": 0.7}]}, "score: a score"),
+        (("classify",), {"data": [{"probs": [0.2, 0.8]}]}, "classify: a score"),
+        (("transcription",), {}, "tasks: not asked: no short question is known for transcription"),
+    ],
+)
+def test_models_that_do_not_generate(tasks: tuple[str, ...], reply: Any, shown: str) -> None:
+    assert Server(chat=(200, reply)).prove(tasks=tasks).shown == shown
+
+
+@pytest.mark.parametrize("reply", ['{"data": [{"embedding": [NaN]}]}', '{"data": []}', "<html>"])
+def test_embeddings_that_are_none(reply: str) -> None:
+    assert Server(chat=(200, reply)).prove(tasks=("embed",)).error
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        (200, "<html>"),
+        (200, {"choices": []}),
+        (302, ""),
+        (401, {"error": "Unauthorized"}),
+        (500, "x"),
+        "closed",
+        (200, "[" * 100_000),
+        (200, None),
+    ],
+)
+def test_a_broken_server_is_a_finding_and_no_error(reply: Reply) -> None:
+    assert Server(chat=reply, logprobs=reply, clip=reply, render=reply).prove("image").error
+
+
+@pytest.mark.parametrize(
+    "reply", [(200, "<html>"), (200, {"features": None}), (500, "x"), "closed"]
+)
+def test_a_broken_render_falls_back(reply: Reply) -> None:
+    server = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, render=reply)
+    proof = server.prove("image")
+    assert proof.error in ("", "answered 200, and it was not taken in")
+
+
+def test_the_clips_are_there_and_small() -> None:
+    for name in ("picture.png", "speech.wav", "video.mp4"):
+        url = load_clip(name)
+        assert url.startswith("data:")
+        assert 1000 < len(url) < 100_000
