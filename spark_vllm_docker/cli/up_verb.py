@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,15 +19,28 @@ from spark_vllm_docker.cli.options import (
     json_option,
     recipe_options,
 )
+from spark_vllm_docker.cli.to_start import (
+    ToStart,
+    build_request,
+    read_to_start,
+    refuse_errors,
+    worth_saying,
+)
 from spark_vllm_docker.errors import EngineError
-from spark_vllm_docker.events import Found, Note
-from spark_vllm_docker.findings import Severity
+from spark_vllm_docker.events import Found, Note, ServerReady
+
+MOST_REPAIRS = 2
+"""After a death, before it is given up: every attempt is a whole start."""
 
 if TYPE_CHECKING:
-    from spark_vllm_docker.engine.protocol import Engine
-    from spark_vllm_docker.findings import Finding
+    from collections.abc import Callable
+
+    from spark_vllm_docker.cli.repair import Change
+    from spark_vllm_docker.engine.protocol import Deployed, Engine
+    from spark_vllm_docker.errors import Remedy
+    from spark_vllm_docker.events import Emit, Event
+    from spark_vllm_docker.health.phases import PhaseClock
     from spark_vllm_docker.launcher.start import UpRequest
-    from spark_vllm_docker.render.deployment import Deployment
 
 
 @click.command("up", cls=PassThrough)
@@ -46,7 +57,12 @@ if TYPE_CHECKING:
     help="Give up after so many seconds; a pull or build is not cut off.",
 )
 @click.option("--force", is_flag=True, help="Start although the plan says that it will not work.")
-@click.option("--fix", is_flag=True, help="Apply the plan's flags that mend what can be mended.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Apply what mends it: flags of the plan, and of the rule after a death.",
+)
+@click.option("--write", is_flag=True, help="With --fix: put what mended it into the recipe file.")
 @click.option("--logs", "show_log", is_flag=True, help="Show the server's log while it loads.")
 @click.option("--dry-run", is_flag=True, help="Print what would run, and run nothing.")
 @json_option
@@ -60,6 +76,7 @@ def command(
     timeout_s: float | None,
     force: bool,
     fix: bool,
+    write: bool,
     show_log: bool,
     dry_run: bool,
     as_json: bool,
@@ -69,6 +86,10 @@ def command(
     Ready means: /health is 200, the model is listed, and it has answered. Then the log follows;
     Ctrl-C leaves the server running. Ctrl-C before ready removes the container.
     """
+    from spark_vllm_docker.errors import UsageError
+
+    if write and not fix:
+        raise UsageError("--write needs --fix")
     began = time.monotonic()
     # A closed terminal or a service manager's stop is an interrupt too: nothing may be left behind.
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -76,12 +97,12 @@ def command(
     in_container = engine != "process"
     options = {"wait": not no_wait, "detach": detach, "replace": replace, "keep": keep}
     if dry_run:
-        read = _read_recipe(choice, in_container=in_container, force=force, fix=fix)
-        _refuse_errors(read, force=force)
+        read = read_to_start(choice, in_container=in_container, force=force, fix=fix)
+        refuse_errors(read, force=force)
         _write_findings(read)
         from spark_vllm_docker.render.secrets import mask_deployment
 
-        request = _build_request(read, options | {"wait": False}, timeout_s)
+        request = build_request(read, options | {"wait": False}, timeout_s)
         masked = mask_deployment(read.deployment, read.secrets)
         _show_dry_run(dataclasses.replace(request, deployment=masked), as_json=as_json)
         return
@@ -102,142 +123,76 @@ def command(
         opened.append(open_engine(engine))
         opened[0].check()
 
-    def read_recipe() -> _Read:
-        return _read_recipe(choice, in_container=in_container, force=force, fix=fix)
+    def read_recipe(choice: RecipeChoice = choice) -> ToStart:
+        return read_to_start(choice, in_container=in_container, force=force, fix=fix)
 
     try:
         read = make_while(read_recipe, load_engine)
     except EngineError:
-        _refuse_errors(read_recipe(), force=force)  # a fault of the recipe is told first
+        refuse_errors(read_recipe(), force=force)  # a fault of the recipe is told first
         raise
     from spark_vllm_docker.launcher.neighbours import judge_free_memory
 
     judged = judge_free_memory(read.findings, opened[0], read.deployment.spec.name)
     read = dataclasses.replace(read, findings=judged)
-    _refuse_errors(read, force=force)
+    refuse_errors(read, force=force)
+
+    def mend(read: ToStart, remedy: Remedy) -> _Mended | None:
+        from spark_vllm_docker.cli.repair import apply_remedy
+
+        applied = apply_remedy(
+            read.choice, remedy, read.deployment.command, structured=read.structured
+        )
+        if applied is None:
+            return None
+        again = read_recipe(applied[0])
+        refuse_errors(again, force=force)
+        return _Mended(again, build_request(again, options, timeout_s), applied[1])
+
     _run(
-        _build_request(read, options, timeout_s),
+        build_request(read, options, timeout_s),
         opened[0],
         began,
         read,
+        mend=mend if fix else None,
+        write=write,
         as_json=as_json,
         show_log=show_log,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """What is needed of a recipe to start it."""
+class _Mended:
+    """A recipe with a remedy in it, and what that changes."""
 
-    deployment: Deployment
-    build: Path | None
-    ready_timeout_s: float | None
-    secrets: frozenset[str]
-    findings: tuple[Finding, ...]
-    fixed: tuple[tuple[str, str], ...]
-    hint: str = ""
+    read: ToStart
+    request: UpRequest
+    changes: list[Change]
 
 
-def _read_recipe(choice: RecipeChoice, *, in_container: bool, force: bool, fix: bool) -> _Read:
-    """Read, render and plan.
-
-    Raises:
-        InvalidRecipe: the plan has errors that no look at the engine can mend.
-    """
-    from spark_vllm_docker.cli.planning import find_all, make_plan
-    from spark_vllm_docker.errors import InvalidRecipe
-
-    try:
-        chosen = choice.load(os.environ)
-    except InvalidRecipe as error:
-        from spark_vllm_docker.cli.checking import find_the_rest
-        from spark_vllm_docker.recipe.lookup import find_recipe
-
-        file = find_recipe(choice.recipe)
-        raise InvalidRecipe(find_the_rest(file, error.findings, choice.hardware or "")) from None
-    recipe = chosen.recipe
-    build = recipe.folder_of(("build",)) / recipe.keys.build if recipe.keys.build else None
-    deployment = chosen.build(os.environ, in_container=in_container)
-    plan = make_plan(chosen, deployment.command, os.environ)
-    fixed = plan.fixes if fix else ()
-    if fixed:
-        words = tuple(word for flag in fixed for word in flag)
-        chosen = dataclasses.replace(
-            chosen, choice=dataclasses.replace(choice, extra=(*choice.extra, *words))
-        )
-        deployment = chosen.build(os.environ, in_container=in_container)
-        plan = make_plan(chosen, deployment.command, os.environ)
-    findings = tuple(find_all(chosen, plan))
-    secrets = chosen.find_secrets(deployment, os.environ)
-    hint = "up --fix applies the flags that mend it" if plan.fixes else ""
-    timeout = recipe.keys.ready_timeout_s
-    read = _Read(deployment, build, timeout, secrets, findings, fixed, hint)
-    from spark_vllm_docker.launcher.neighbours import NOT_FREE
-
-    if any(f.severity is Severity.ERROR and f.code != NOT_FREE for f in findings):
-        _refuse_errors(read, force=force)
-    return read
-
-
-def _refuse_errors(read: _Read, *, force: bool) -> None:
-    """Raise `InvalidRecipe` where the findings have an error that is not overridden."""
-    if not force and any(finding.severity is Severity.ERROR for finding in read.findings):
-        from spark_vllm_docker.errors import InvalidRecipe
-
-        raise InvalidRecipe(read.findings, hint=read.hint)
-
-
-def _worth_saying(read: _Read) -> list[Finding]:
-    return [finding for finding in read.findings if finding.severity is not Severity.NOTE]
-
-
-def _write_findings(read: _Read) -> None:
+def _write_findings(read: ToStart) -> None:
     from spark_vllm_docker.ui.words import say_finding
 
-    for finding in _worth_saying(read):
+    for finding in worth_saying(read):
         click.echo(say_finding(finding), err=True)
     for flag, value in read.fixed:
         click.echo(f"fixed: {flag} {value}", err=True)
-
-
-def _build_request(read: _Read, options: dict[str, bool], timeout_s: float | None) -> UpRequest:
-    from spark_vllm_docker.launcher.images import find_image_source
-    from spark_vllm_docker.launcher.start import UpRequest
-    from spark_vllm_docker.recipe.serve import parse_serve
-    from spark_vllm_docker.render.spec import API_KEY_VARIABLE
-
-    deployment = read.deployment
-    environ: Mapping[str, str] = os.environ
-    new_key = ""
-    serve = parse_serve(deployment.command)
-    if API_KEY_VARIABLE in deployment.spec.env_from_host and not (serve and serve.api_key):
-        import secrets
-
-        new_key = "" if environ.get(API_KEY_VARIABLE) else f"sk-{secrets.token_urlsafe(24)}"
-        environ = {**environ, API_KEY_VARIABLE: new_key} if new_key else environ
-    return UpRequest(
-        deployment=deployment,
-        image=find_image_source(deployment.spec.image, read.build),
-        environ=environ,
-        total_s=timeout_s or read.ready_timeout_s,
-        new_api_key=new_key,
-        **options,
-    )
 
 
 def _run(
     request: UpRequest,
     engine: Engine,
     began: float,
-    read: _Read,
+    read: ToStart,
     *,
+    mend: Callable[[ToStart, Remedy], _Mended | None] | None,
+    write: bool,
     as_json: bool,
     show_log: bool,
 ) -> None:
     from spark_vllm_docker.cli.screens import masked, masked_errors, open_screen, write_json
+    from spark_vllm_docker.errors import ServerFailed
     from spark_vllm_docker.health.phases import PhaseClock
-    from spark_vllm_docker.launcher.cleaning import Cleaning
-    from spark_vllm_docker.launcher.start import Launch, find_new_key, start_deployment
     from spark_vllm_docker.launcher.targets import describe_result
 
     hidden = read.secrets | ({request.new_api_key} if request.new_api_key else set())
@@ -246,22 +201,34 @@ def _run(
         open_screen("up", as_json=as_json, show_log=show_log) as screen,
     ):
         emit = masked(screen, hidden)
-        for finding in _worth_saying(read):
+        for finding in worth_saying(read):
             emit(Found(finding))
         for flag, value in read.fixed:
             emit(Note(f"fixed: {flag} {value}"))
-        clock = PhaseClock(emit, began, "pull" if engine.uses_images else "create")
-        launch = Launch(engine, request, emit, clock)
-        name = request.deployment.spec.name
-        with Cleaning(launch.engine, name, emit, keep=request.keep) as cleaning:
-            deployed = start_deployment(launch, cleaning)
-            if request.wait:
-                from spark_vllm_docker.launcher.up import follow_deployment
+        changes: list[Change] = []
+        repairs = 0
 
-                follow_deployment(launch, cleaning, deployed, _open_probe)
-            elif key := find_new_key(request, deployed):
-                screen(Note(f"  api key   {key}   (shown once)"))
-            cleaning.release()
+        def told(event: Event) -> None:
+            emit(event)
+            if isinstance(event, ServerReady) and write and changes:
+                emit(Note(_write_changes(read.file, changes)))
+
+        while True:
+            clock = PhaseClock(emit, began, "pull" if engine.uses_images else "create")
+            try:
+                deployed = _launch(engine, request, clock, told, screen)
+            except ServerFailed as error:
+                mended = mend(read, error.remedy) if mend and error.remedy else None
+                if mended is None or repairs == MOST_REPAIRS:
+                    raise
+                repairs += 1
+                read, request = mended.read, mended.request
+                changes += mended.changes
+                emit(Note(f"{error.message}: {error.cause}"))
+                for change in mended.changes:
+                    emit(Note(str(change)))
+                continue
+            break
     if as_json:
         phases = {phase: round(seconds, 3) for phase, seconds in clock.durations()}
         write_json(
@@ -272,10 +239,49 @@ def _run(
             ready=request.wait,
             elapsed_s=round(clock.elapsed_s, 3),
             phases=phases,
+            repairs=[change.to_json() for change in changes],
             **describe_result(deployed),
         )
     elif not sys.stdout.isatty():
         click.echo(f"{deployed.endpoint}/v1")
+
+
+def _launch(
+    engine: Engine, request: UpRequest, clock: PhaseClock, emit: Emit, screen: Emit
+) -> Deployed:
+    """Start, and unless it is not to wait, follow to ready and beyond."""
+    from spark_vllm_docker.launcher.cleaning import Cleaning
+    from spark_vllm_docker.launcher.start import Launch, find_new_key, start_deployment
+
+    launch = Launch(engine, request, emit, clock)
+    with Cleaning(engine, request.deployment.spec.name, emit, keep=request.keep) as cleaning:
+        deployed = start_deployment(launch, cleaning)
+        if request.wait:
+            from spark_vllm_docker.launcher.up import follow_deployment
+
+            follow_deployment(launch, cleaning, deployed, _open_probe)
+        elif key := find_new_key(request, deployed):
+            screen(Note(f"  api key   {key}   (shown once)"))
+        cleaning.release()
+    return deployed
+
+
+def _write_changes(file: Path, changes: list[Change]) -> str:
+    """Put what mended it into the recipe's file; what was done, or why it was not."""
+    from spark_vllm_docker.cli.files import write_new_file
+    from spark_vllm_docker.errors import SparkRecipeError
+    from spark_vllm_docker.render.edit import set_in_recipe
+
+    try:
+        text = file.read_text(encoding="utf-8")
+        for change in changes:
+            section = "env" if change.is_env else "serve"
+            name = change.name if change.is_env else change.name.removeprefix("--")
+            text = set_in_recipe(text, str(file), section, name, change.after)
+        write_new_file(file, text, force=True)
+    except (SparkRecipeError, OSError) as error:
+        return f"not written: {error}"
+    return f"written to {file}"
 
 
 def _open_probe(endpoint: str, api_key: str):  # type: ignore[no-untyped-def]  # noqa: ANN202

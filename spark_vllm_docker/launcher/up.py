@@ -154,4 +154,7 @@ def _stay(launch: Launch, watcher: Watcher, deployed: Deployed, reader: LogReade
     if died.exit.stopped:
         launch.emit(Note(f"{deployed.name} was stopped"))
         return
-    raise build_failure(died, deployed, reader, launch.clock)
+    failure = build_failure(died, deployed, reader, launch.clock)
+    if isinstance(failure, ServerFailed):
+        failure.remedy = None  # it has served: nothing is changed under its users
+    raise failure

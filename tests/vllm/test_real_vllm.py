@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 import urllib.error
@@ -81,7 +82,7 @@ def test_healthy_asked_and_killed_while_serving(cli: CommandLine, recipe: Path) 
         if event["event"] == "ready":
             endpoint = event["endpoint"] + "/v1"
             assert event["served"] == ["tiny"]
-            assert event["proof"].startswith("4 tokens in ")
+            assert re.match(r"\d+ tokens? in .*; numbers: finite", event["proof"], re.DOTALL)
             break
     assert phases == ["pull", "create", "setup", "config", "load", "kv-cache", "api", "ready"]
     status, answer = ask(endpoint)
@@ -103,8 +104,16 @@ def test_healthy_asked_and_killed_while_serving(cli: CommandLine, recipe: Path) 
 def test_nan_weights_start_and_answer_nonsense(cli: CommandLine, recipe: Path) -> None:
     """What the canaries are for: everything looks healthy, and every logit is NaN."""
     up = cli("up", str(recipe), "-d", "--set", "model=/models/tiny-nan", timeout=600)
-    assert up.code == 0, up.err
-    endpoint = up.out.strip()
+    assert up.code == 1, up.err
+    cause, fix = up.err.splitlines()[-2:]
+    assert cause.startswith("cause: the model computes NaN")
+    assert fix.startswith("fix: the stock image that the checkpoint was made for")
+    deployments = cli("ps", "--json").json()["deployments"]
+    assert isinstance(deployments, list)
+    endpoint = f"{deployments[0]['endpoint']}/v1"
+    deep = cli("health", NAME, "--deep", timeout=300)
+    assert (deep.code, "failed  numbers: the model computes NaN" in deep.out) == (1, True)
+    assert "nan-logits: The model computes NaN" in cli("diagnose", NAME).out
     status, answer = ask(endpoint)
     assert (status, set(answer["choices"][0]["message"]["content"])) == (200, {"!"})
     status, answer = ask(endpoint, logprobs=True, max_tokens=1)
