@@ -14,16 +14,22 @@ from spark_vllm_docker.cli.options import engine_option, json_option
 if TYPE_CHECKING:
     from spark_vllm_docker.diagnose.matcher import Diagnosis
     from spark_vllm_docker.diagnose.reader import LogReport
-    from spark_vllm_docker.engine.protocol import Deployed
+    from spark_vllm_docker.engine.protocol import Deployed, Engine
 
 _CHUNK = 1 << 20
 
 
 @click.command("diagnose")
 @click.argument("source", required=False, metavar="[NAME|FILE|-]")
+@click.option(
+    "--bundle",
+    type=click.Path(dir_okay=False),
+    metavar="FILE.zip",
+    help="Pack log, container, host and findings for a bug report; secrets are masked.",
+)
 @engine_option
 @json_option
-def command(source: str | None, engine: str | None, as_json: bool) -> int:
+def command(source: str | None, bundle: str | None, engine: str | None, as_json: bool) -> int:
     """What went wrong, by the log of a deployment or any log of vLLM: a file, or - for a pipe.
 
     Exit code 1 when a failure is found.
@@ -46,12 +52,34 @@ def command(source: str | None, engine: str | None, as_json: bool) -> int:
         name = deployed.name
         chunks = iter(opened.follow_log(deployed.id, follow=False))
     report, lines = read_log(chunks)
+    if bundle:
+        if deployed is None:
+            raise UsageError("--bundle needs a deployment's name: a log alone is a file already")
+        _pack(Path(bundle), opened, deployed, report)
     failed = report.failure is not None or report.root is not None or _died(deployed)
     if as_json:
         write_json("diagnose", ok=not failed, source=name, lines=lines, **_to_json(report))
     else:
         _write(name, lines, report, deployed)
     return int(failed)
+
+
+def _pack(path: Path, engine: Engine, deployed: Deployed, report: LogReport) -> None:
+    import os
+    import zipfile
+
+    from spark_vllm_docker.errors import Refused
+    from spark_vllm_docker.launcher.bundle import build_bundle
+
+    files = build_bundle(engine, deployed, report, os.environ)
+    try:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in files.items():
+                archive.writestr(name, text)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise Refused(f"{path} cannot be written: {reason}") from error
+    click.echo(f"{path}: {', '.join(files)}", err=True)
 
 
 def _died(deployed: Deployed | None) -> bool:
@@ -94,6 +122,8 @@ def _write(name: str, lines: int, report: LogReport, deployed: Deployed | None) 
                 deployed.exit.code, None, name, out_of_memory=deployed.exit.out_of_memory
             )
             click.echo(f"cause: {death.cause}\nfix: {death.fix}")
+        elif deployed and deployed.state == "running":
+            click.echo(f"it runs: spark-recipe health {name} --deep asks it for all it promises")
     if requests:
         click.echo("requests that were refused:")
         for diagnosis in requests:

@@ -21,6 +21,8 @@ VERBS = {
     "doctor": "Can this machine serve models? What is missing, and what mends it.",
     "render": "Print what `up` would run: command, script, docker run or docker-py.",
     "up": "Start a recipe, watch it to ready, prove it.",
+    "smoke": "Start a recipe, prove it with every canary, take it away: for CI.",
+    "compare": "Run a recipe on two images and say what differs.",
     "ps": "Deployments on this machine.",
     "logs": "The log of a deployment.",
     "diagnose": "What went wrong in the log of a deployment, or in any log of vLLM.",

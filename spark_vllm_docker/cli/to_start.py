@@ -34,8 +34,10 @@ class ToStart:
     hint: str = ""
 
 
-def read_to_start(choice: RecipeChoice, *, in_container: bool, force: bool, fix: bool) -> ToStart:
-    """Read, render and plan.
+def read_to_start(
+    choice: RecipeChoice, *, in_container: bool, force: bool, fix: bool, image: str = ""
+) -> ToStart:
+    """Read, render and plan; `image` stands for the recipe's own.
 
     Raises:
         InvalidRecipe: the plan has errors that no look at the engine can mend.
@@ -52,6 +54,9 @@ def read_to_start(choice: RecipeChoice, *, in_container: bool, force: bool, fix:
 
         file = find_recipe(choice.recipe)
         raise InvalidRecipe(find_the_rest(file, error.findings, choice.hardware or "")) from None
+    if image:
+        keys = chosen.recipe.keys.model_copy(update={"container": image, "build": None})
+        chosen = dataclasses.replace(chosen, recipe=dataclasses.replace(chosen.recipe, keys=keys))
     recipe = chosen.recipe
     build = recipe.folder_of(("build",)) / recipe.keys.build if recipe.keys.build else None
     deployment = chosen.build(os.environ, in_container=in_container)

@@ -11,6 +11,7 @@ from spark_vllm_docker.diagnose.root_line import RootLine
 from spark_vllm_docker.engine.protocol import Deployed
 from spark_vllm_docker.errors import NotProven, Remedy, ServerFailed, TimedOut
 from spark_vllm_docker.events import Note, ServerReady
+from spark_vllm_docker.health.log_lines import LogLine
 from spark_vllm_docker.health.phases import PhaseClock
 from spark_vllm_docker.health.watch import (
     Asked,
@@ -39,7 +40,7 @@ def follow_deployment(
         KeyboardInterrupt: while it loads; `cleaning` removes it, unless it is to be kept.
     """
     reader = LogReader(launch.clock.tracker)
-    with _watch(launch, deployed, reader, open_probe) as watcher:
+    with watch_deployment(launch, deployed, reader.feed, open_probe) as watcher:
         ready = _require_ready(watcher.until_ready(), launch, deployed, reader)
         cleaning.release()
         _announce(launch, deployed, ready)
@@ -47,7 +48,10 @@ def follow_deployment(
             _stay(launch, watcher, deployed, reader)
 
 
-def _watch(launch: Launch, deployed: Deployed, reader: LogReader, open_probe: OpenProbe) -> Watcher:
+def watch_deployment(
+    launch: Launch, deployed: Deployed, on_line: Callable[[LogLine], None], open_probe: OpenProbe
+) -> Watcher:
+    """A watcher of a deployment, not begun yet; `on_line` sees every line of its log."""
     request = launch.request
     key = find_api_key(deployed)
     return Watcher(
@@ -57,7 +61,7 @@ def _watch(launch: Launch, deployed: Deployed, reader: LogReader, open_probe: Op
         Limits(request.deployment.stall_timeout_s, request.total_s),
         launch.clock,
         emit=launch.emit,
-        on_line=reader.feed,
+        on_line=on_line,
         wanted=find_wanted(deployed),
     )
 
