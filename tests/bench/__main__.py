@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from spark_vllm_docker.diagnose.rules import load_rules
+from tests.bench.diagnosis import lines_per_second, memory_growth, right_rules
 from tests.bench.planner import planned_numbers
 from tests.bench.recipes import COUNT, check_many, compare_corpus, read_mutated
 from tests.conftest import STAND_IN_IMAGE, free_port
@@ -171,6 +173,17 @@ def up(path: str) -> subprocess.Popen[str]:
     )
 
 
+def diagnosis_numbers() -> None:
+    rate = max(lines_per_second() for _ in range(3))
+    row("log lines per second with all rules", f"{rate:,.0f}", "150,000", rate >= 150_000)
+    grown = memory_growth()
+    row("memory over a log of 1,000,000 lines", f"{grown:.2f} MiB", "1 MiB", grown <= 1)
+    right, count = right_rules()
+    row("recordings with the right rule", f"{right}/{count}", f"{count}", right == count)
+    rules = len(load_rules())
+    row("rules", f"{rules}", "120", rules >= 120)
+
+
 def death_times(folder: Path) -> None:
     values = []
     for _ in range(5):
@@ -247,6 +260,7 @@ def main() -> None:
         command_times(folder)
         recipe_numbers()
         plan_numbers()
+        diagnosis_numbers()
         try:
             for measure in (start_times, death_times, ready_times, memory):
                 measure(folder)
