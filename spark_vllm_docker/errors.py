@@ -147,24 +147,34 @@ class NotDeployed(EngineError):
 @dataclass(frozen=True, slots=True)
 class Remedy:
     """The rule that explains a failure, and the flags and variables that mend it without anybody's
-    judgement; a flag whose value is None is taken away.
+    judgement; a flag whose value is None is taken away. `kind` is that of the rule's fix.
     """
 
     rule: str
     flags: tuple[tuple[str, str | None], ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    kind: str = ""
 
 
 class ServerFailed(SparkRecipeError):
-    """The server process ended or stalled. `remedy` is None where no rule knows why."""
+    """The server process ended or stalled. `remedy` is None where no rule knows why; `served` says
+    whether it had been ready.
+    """
 
     exit_code = 5
 
     def __init__(
-        self, message: str, *, cause: str = "", hint: str = "", remedy: Remedy | None = None
+        self,
+        message: str,
+        *,
+        cause: str = "",
+        hint: str = "",
+        remedy: Remedy | None = None,
+        served: bool = False,
     ) -> None:
         super().__init__(message, cause=cause, hint=hint)
         self.remedy = remedy
+        self.served = served
 
 
 class TimedOut(SparkRecipeError):

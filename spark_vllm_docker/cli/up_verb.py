@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,14 @@ if TYPE_CHECKING:
     help="Apply what mends it: flags of the plan, and of the rule after a death.",
 )
 @click.option("--write", is_flag=True, help="With --fix: put what mended it into the recipe file.")
+@click.option(
+    "--restart",
+    "restarts",
+    type=click.IntRange(0, 5),
+    default=0,
+    metavar="N",
+    help="Start again so often when it dies while serving, if that can help.",
+)
 @click.option("--logs", "show_log", is_flag=True, help="Show the server's log while it loads.")
 @click.option("--dry-run", is_flag=True, help="Print what would run, and run nothing.")
 @json_option
@@ -77,6 +86,7 @@ def command(
     force: bool,
     fix: bool,
     write: bool,
+    restarts: int,
     show_log: bool,
     dry_run: bool,
     as_json: bool,
@@ -156,6 +166,7 @@ def command(
         read,
         mend=mend if fix else None,
         write=write,
+        restarts=restarts,
         as_json=as_json,
         show_log=show_log,
     )
@@ -187,12 +198,16 @@ def _run(
     *,
     mend: Callable[[ToStart, Remedy], _Mended | None] | None,
     write: bool,
+    restarts: int,
     as_json: bool,
     show_log: bool,
 ) -> None:
+    from spark_vllm_docker.catalog.hardware import detect_hardware, load_hardware
     from spark_vllm_docker.cli.screens import masked, masked_errors, open_screen, write_json
     from spark_vllm_docker.errors import ServerFailed
     from spark_vllm_docker.health.phases import PhaseClock
+    from spark_vllm_docker.launcher.free_memory import find_free_gib
+    from spark_vllm_docker.launcher.restart import RestartGuard
     from spark_vllm_docker.launcher.targets import describe_result
 
     hidden = read.secrets | ({request.new_api_key} if request.new_api_key else set())
@@ -207,6 +222,8 @@ def _run(
             emit(Note(f"fixed: {flag} {value}"))
         changes: list[Change] = []
         repairs = 0
+        hardware = load_hardware().get(detect_hardware()) if restarts else None
+        guard = RestartGuard(restarts, partial(find_free_gib, hardware, here=True))
 
         def told(event: Event) -> None:
             emit(event)
@@ -218,9 +235,16 @@ def _run(
             try:
                 deployed = _launch(engine, request, clock, told, screen)
             except ServerFailed as error:
-                mended = mend(read, error.remedy) if mend and error.remedy else None
-                if mended is None or repairs == MOST_REPAIRS:
-                    raise
+                mended = None
+                if mend and error.remedy and not error.served and repairs < MOST_REPAIRS:
+                    mended = mend(read, error.remedy)
+                if mended is None:
+                    if why := guard.refuse(error):
+                        if guard.most:
+                            emit(Note(f"not restarted: {why}"))
+                        raise
+                    emit(Note(f"{error.message}; restart {guard.done} of {guard.most}"))
+                    continue
                 repairs += 1
                 read, request = mended.read, mended.request
                 changes += mended.changes

@@ -127,6 +127,7 @@ def find_remedy(diagnosis: Diagnosis | None) -> Remedy | None:
         diagnosis.rule.id,
         diagnosis.flags if diagnosis.automatic else (),
         diagnosis.env if diagnosis.automatic else (),
+        diagnosis.rule.fix.kind,
     )
 
 
@@ -160,5 +161,5 @@ def _stay(launch: Launch, watcher: Watcher, deployed: Deployed, reader: LogReade
         return
     failure = build_failure(died, deployed, reader, launch.clock)
     if isinstance(failure, ServerFailed):
-        failure.remedy = None  # it has served: nothing is changed under its users
+        failure.served = True
     raise failure

@@ -42,7 +42,7 @@ def memory_growth(lines: int = 1_000_000) -> float:
     tracemalloc.start()
     at_tenth = [0]
 
-    def chunks():  # type: ignore[no-untyped-def]
+    def chunks():
         for index in range(times):
             if index == times // 10:
                 at_tenth[0] = tracemalloc.get_traced_memory()[0]

@@ -191,6 +191,18 @@ def test_what_does_not_help_is_not_tried_for_ever(cli: CommandLine, port: int, f
     assert cli("down", "sr-test").code == 0
 
 
+@pytest.mark.docker
+@pytest.mark.usefixtures("no_leftovers", "stand_in_image")
+def test_a_server_that_dies_while_it_serves_is_started_again_so_often(
+    cli: CommandLine, port: int
+) -> None:
+    up = cli("up", write(cli, port, '[["serve"], ["sleep", 2], ["exit", 1]]'), "--restart", "1")
+    assert up.code == 5
+    assert up.err.count("restart 1 of 1") == 1
+    assert "not restarted: 1 restarts are enough" in up.err
+    assert cli("down", "sr-test").code == 0
+
+
 def test_write_needs_fix(cli: CommandLine) -> None:
     done = cli("up", "tiny-cpu", "--write", "--dry-run")
     assert (done.code, "--write needs --fix" in done.err) == (2, True)
