@@ -57,6 +57,7 @@ class Wanted:
 
     modalities: tuple[str, ...] = ("text",)
     tools: bool = False
+    structured: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ canary says what it proved. Sources: recordings of vLLM 0.20.0 and 0.32.0.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -55,6 +57,8 @@ def _choose(ask: Ask, model: str, tasks: Sequence[str], wanted: Wanted) -> Itera
             yield try_media(ask, model, name, with_sound="audio" in wanted.modalities)
     if wanted.tools:
         yield try_tools(ask, model)
+    if wanted.structured:
+        yield try_structured(ask, model)
 
 
 def try_numbers(ask: Ask, model: str) -> Canary | None:
@@ -185,6 +189,41 @@ def try_tools(ask: Ask, model: str) -> Canary:
         return Canary("tools", answer.words, True, fix)
     calls = answer.read(lambda data: data["choices"][0]["message"].get("tool_calls"))
     return Canary("tools", "called" if calls else "accepted; the model did not call one")
+
+
+def try_structured(ask: Ask, model: str) -> Canary:
+    """An answer in a given form: what comes back must be of it, unless it was cut off."""
+    schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
+    form = {"type": "json_schema", "json_schema": {"name": "canary", "schema": schema}}
+    body = _question(model, "Is water wet? Answer as JSON.", TEXT_TOKENS)
+    answer = ask(CHAT, {**body, "response_format": form})
+    if isinstance(answer, str):
+        return Canary("structured output", answer, failed=True)
+    if answer.status != OK:
+        return Canary("structured output", answer.words, failed=True)
+    found = answer.read(_read_generation)
+    content, finish = (found[1], found[3]) if found else ("", "")
+    try:
+        whole = isinstance(json.loads(content), dict)
+    except ValueError:
+        whole = False
+    if not whole and finish != "length":
+        return Canary("structured output", f"not of the form: {content[:80]!r}", failed=True)
+    return Canary("structured output", "of the form" if whole else "taken; the answer was cut off")
+
+
+def judge_metrics(text: str) -> Canary | None:
+    """The server's own count of answers with NaN, where VLLM_COMPUTE_NANS_IN_LOGITS makes it keep
+    one (v1/metrics/loggers.py).
+    """
+    found = re.findall(r"^vllm:corrupted_requests_total(?:\{[^}]*\})? (\S+)$", text, re.MULTILINE)
+    counts = [float(count) for count in found if re.fullmatch(r"[\d.e+]+", count)]
+    if not counts:
+        return None
+    if sum(counts) > 0:
+        words = f"the server counts {sum(counts):.0f} answers with NaN in them"
+        return Canary("corrupted requests", words, True, NAN_FIX)
+    return Canary("corrupted requests", "none counted")
 
 
 def _try_pooling(ask: Ask, model: str, tasks: Sequence[str]) -> Canary:

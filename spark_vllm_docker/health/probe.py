@@ -16,7 +16,7 @@ from tenacity import (
 )
 
 from spark_vllm_docker.health.answers import Answer, Listed, Proof, Wanted
-from spark_vllm_docker.health.canaries import run_canaries
+from spark_vllm_docker.health.canaries import judge_metrics, run_canaries
 
 CONNECT_S = 2.0
 HEALTH_S = 5.0
@@ -68,7 +68,12 @@ class Probe:
 
         `tasks` are those of vLLM's log line "Supported tasks"; empty means not known.
         """
-        return Proof(tuple(run_canaries(self.ask, model, tasks, wanted or Wanted())))
+        canaries = tuple(run_canaries(self.ask, model, tasks, wanted or Wanted()))
+        if any(canary.failed for canary in canaries):
+            return Proof(canaries)
+        metrics = self._ask("GET", "/metrics", None, HEALTH_S)
+        counted = judge_metrics(metrics.text) if isinstance(metrics, Answer) else None
+        return Proof((*canaries, counted) if counted else canaries)
 
     def ask(self, path: str, body: dict[str, Any]) -> Answer | str:
         """The answer to a generation, whatever its status; in words why there is none."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 
 from spark_vllm_docker import __version__
 from spark_vllm_docker.diagnose.reader import LogReport
 from spark_vllm_docker.engine.protocol import Deployed, Engine
+from spark_vllm_docker.errors import SparkRecipeError
 from spark_vllm_docker.health.log_lines import LineSplitter
 from spark_vllm_docker.launcher.host_facts import gather_facts
 from spark_vllm_docker.launcher.watched import find_deployed_secrets
 from spark_vllm_docker.plan.host import examine
+from spark_vllm_docker.recipe.lookup import find_recipe
 from spark_vllm_docker.render.masking import mask, mask_api_key
 from spark_vllm_docker.render.spec import LABEL
 
@@ -34,13 +37,22 @@ def build_bundle(
         f"{line.state.value:7}  {line.name}: {line.found}"
         for line in examine(gather_facts(engine, None, environ, (), None))
     )
+    recipe = _read_recipe(deployed)
     return {
         "report.md": hide(_write_report(deployed, report, host)),
         "log.txt": hide(_read_log(engine, deployed)),
         "container.json": hide(container),
         "script.sh": hide(deployed.script),
         "host.txt": hide(host + "\n"),
+        **({"recipe.yaml": hide(recipe)} if recipe else {}),
     }
+
+
+def _read_recipe(deployed: Deployed) -> str:
+    """The recipe's file as it is now, where it is found by its name."""
+    with suppress(SparkRecipeError, OSError):
+        return find_recipe(deployed.labels.get(f"{LABEL}.file", "")).read_text(encoding="utf-8")
+    return ""
 
 
 def _describe(deployed: Deployed) -> dict[str, object]:

@@ -41,10 +41,17 @@ def find_api_key(deployed: Deployed) -> str:
 
 
 def find_wanted(deployed: Deployed) -> Wanted:
-    """What its recipe promises: the modalities, and tools where its command turns them on."""
+    """What its recipe promises: the modalities, and tools and structured output where its command
+    turns them on.
+    """
     serve = parse_serve(deployed.script)
-    tools = serve is not None and "--enable-auto-tool-choice" in serve.arguments
-    return Wanted(deployed.modalities, tools)
+    given = serve.arguments if serve else ()
+    flags = {word.partition("=")[0].partition(".")[0].replace("_", "-") for word in given}
+    return Wanted(
+        deployed.modalities,
+        tools="--enable-auto-tool-choice" in flags,
+        structured="--structured-outputs-config" in flags,
+    )
 
 
 def find_deployed_secrets(deployed: Deployed, environ: Mapping[str, str]) -> frozenset[str]:

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from spark_vllm_docker.health.answers import Answer, Canary, Proof, Wanted
-from spark_vllm_docker.health.canaries import CHAT, COMPLETIONS, RENDER, run_canaries
+from spark_vllm_docker.health.canaries import (
+    CHAT,
+    COMPLETIONS,
+    RENDER,
+    judge_metrics,
+    run_canaries,
+)
 from spark_vllm_docker.health.clips import load_clip
 
 RECORDED = Path(__file__).resolve().parent.parent / "data/http"
@@ -213,6 +219,33 @@ def test_tools() -> None:
     bad = Server(chat=TEXT, logprobs=LOGPROBS, tools=refused).prove(tools=True)
     assert "answered 400" in bad.error
     assert "tool-call-parser" in bad.fix
+
+
+@pytest.mark.parametrize(
+    ("content", "finish", "text", "failed"),
+    [
+        ('{"a": true}', "stop", "of the form", False),
+        ('{"a": tr', "length", "taken; the answer was cut off", False),
+        ("Yes, it is.", "stop", "not of the form: 'Yes, it is.'", True),
+    ],
+)
+def test_structured_output(content: str, finish: str, text: str, failed: bool) -> None:
+    choice = {"message": {"content": content}, "finish_reason": finish}
+    answer = (200, {"choices": [choice], "usage": {"completion_tokens": 3}})
+    server = Server(chat=answer, logprobs=LOGPROBS)
+    wanted = Wanted(("text",), structured=True)
+    found = named(Proof(tuple(run_canaries(server.ask, "m", (), wanted))), "structured output")
+    assert (found.text, found.failed) == (text, failed)
+
+
+def test_the_servers_own_count_of_nan() -> None:
+    name = "vllm:corrupted_requests_total"
+    assert judge_metrics("vllm:other 1.0\n") is None
+    good = judge_metrics(f'# HELP {name} x\n{name}{{engine="0"}} 0.0\n')
+    assert good == Canary("corrupted requests", "none counted")
+    bad = judge_metrics(f'{name}{{engine="0"}} 2.0\n{name}{{engine="1"}} 1.0\n')
+    assert bad is not None
+    assert (bad.failed, bad.text) == (True, "the server counts 3 answers with NaN in them")
 
 
 @pytest.mark.parametrize(
