@@ -38,22 +38,54 @@ def command(
     Phases, kernels, canaries and the speed of one request. Exit code 1 when they do not both pass.
     """
     from spark_vllm_docker.cli.screens import write_json
-    from spark_vllm_docker.cli.trials import run_one
     from spark_vllm_docker.errors import UsageError
 
     if len(images) not in (1, 2):
         raise UsageError("compare needs --image once or twice")
     pair = images if len(images) == 2 else ("", *images)
-    trials = [
-        run_one("compare", choice, engine, timeout_s, as_json=as_json, image=image)
-        for image in pair
-    ]
+    _require_images(engine, [image for image in pair if image])
+    trials = [_try(choice, engine, timeout_s, image, as_json=as_json) for image in pair]
     passed = all(trial.passed for trial in trials)
     if as_json:
         write_json("compare", event="result", ok=passed, trials=[_to_json(t) for t in trials])
     else:
         _write(compare_rows(*trials), trials)
     return int(not passed)
+
+
+def _require_images(kind: str | None, images: list[str]) -> None:
+    """Every image is here, can be built, or may come from a registry: before minutes pass.
+
+    Raises:
+        ImageMissing: its registry does not have one.
+    """
+    from spark_vllm_docker.cli.engines import open_engine
+    from spark_vllm_docker.errors import ImageMissing
+    from spark_vllm_docker.launcher.images import find_image_source
+
+    engine = open_engine(kind)
+    engine.check()
+    for image in images:
+        if engine.find_image(image) is not None or find_image_source(image, None).buildable:
+            continue
+        if engine.find_in_registry(image) == ():
+            raise ImageMissing(
+                f"{image} is not here, and its registry does not have it", hint="docker images"
+            )
+
+
+def _try(
+    choice: RecipeChoice, engine: str | None, timeout_s: float | None, image: str, *, as_json: bool
+) -> Trial:
+    """A trial; what could not even be started is a failed one, so that the other is not lost."""
+    from spark_vllm_docker.cli.trials import run_one
+    from spark_vllm_docker.errors import EngineError
+    from spark_vllm_docker.launcher.trial import Trial
+
+    try:
+        return run_one("compare", choice, engine, timeout_s, as_json=as_json, image=image)
+    except EngineError as error:
+        return Trial(image or "the recipe's own", (), (), (), 0.0, error)
 
 
 def compare_rows(one: Trial, other: Trial) -> list[Row]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from spark_vllm_docker.cli.options import engine_option, json_option
 
 if TYPE_CHECKING:
-    from spark_vllm_docker.diagnose.matcher import Diagnosis
     from spark_vllm_docker.diagnose.reader import LogReport
     from spark_vllm_docker.engine.protocol import Deployed, Engine
 
@@ -37,13 +37,14 @@ def command(source: str | None, bundle: str | None, engine: str | None, as_json:
     from spark_vllm_docker.cli.screens import write_json
     from spark_vllm_docker.diagnose.reader import read_log
     from spark_vllm_docker.errors import UsageError
+    from spark_vllm_docker.render.masking import mask, mask_text
 
     if source is None and sys.stdin.isatty():
         raise UsageError("diagnose needs a name, a file, or - for a pipe")
     deployed = None
     if source in (None, "-"):
         name, chunks = "standard input", _read(sys.stdin.buffer)
-    elif source is not None and Path(source).is_file():
+    elif source is not None and (Path(source).exists() or "/" in source or source[-4:] == ".log"):
         name, chunks = source, _open(Path(source))
     else:
         from spark_vllm_docker.cli.engines import find_target
@@ -51,6 +52,11 @@ def command(source: str | None, bundle: str | None, engine: str | None, as_json:
         opened, deployed = find_target(engine, source or "")
         name = deployed.name
         chunks = iter(opened.follow_log(deployed.id, follow=False))
+    secrets: frozenset[str] = frozenset()
+    if deployed is not None:
+        from spark_vllm_docker.launcher.watched import find_deployed_secrets
+
+        secrets = find_deployed_secrets(deployed, os.environ)
     report, lines = read_log(chunks)
     if bundle:
         if deployed is None:
@@ -58,14 +64,29 @@ def command(source: str | None, bundle: str | None, engine: str | None, as_json:
         _pack(Path(bundle), opened, deployed, report)
     failed = report.failure is not None or report.root is not None or _died(deployed)
     if as_json:
-        write_json("diagnose", ok=not failed, source=name, lines=lines, **_to_json(report))
+        data = _hide(_to_json(report), secrets)
+        write_json("diagnose", ok=not failed, source=name, lines=lines, **data)
     else:
-        _write(name, lines, report, deployed)
+        for row in _rows(name, lines, report, deployed):
+            click.echo(mask_text(mask(row, secrets)))
     return int(failed)
 
 
+def _check_text(path: Path, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The chunks, unless the first one is of something else than text."""
+    from spark_vllm_docker.errors import Refused
+
+    for number, chunk in enumerate(chunks):
+        head = chunk[:4096]
+        if number == 0 and head.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"PK\x03")):
+            raise Refused(f"{path} is compressed", hint=f"zcat {path} | spark-recipe diagnose -")
+        odd = sum(byte < 9 or 13 < byte < 27 for byte in head.replace(b"\x00", b""))
+        if number == 0 and odd > len(head) // 20:
+            raise Refused(f"{path} is no text")
+        yield chunk
+
+
 def _pack(path: Path, engine: Engine, deployed: Deployed, report: LogReport) -> None:
-    import os
     import zipfile
 
     from spark_vllm_docker.errors import Refused
@@ -96,47 +117,59 @@ def _open(path: Path) -> Iterator[bytes]:
 
     try:
         with path.open("rb") as file:
-            yield from _read(file)
+            yield from _check_text(path, _read(file))
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise Refused(f"{path} cannot be read: {reason}") from error
 
 
-def _write(name: str, lines: int, report: LogReport, deployed: Deployed | None) -> None:
+def _rows(name: str, lines: int, report: LogReport, deployed: Deployed | None) -> Iterator[str]:
+    """The report as text, before secrets are masked."""
     found = [d for d in report.diagnoses if not d.rule.about_a_request]
     requests = [d for d in report.diagnoses if d.rule.about_a_request]
     for diagnosis in found:
-        _write_diagnosis(diagnosis)
+        process = f"{diagnosis.process}, " if diagnosis.process else ""
+        yield f"{diagnosis.rule.id}: {diagnosis.rule.name}"
+        yield f"  | {process}line {diagnosis.number:,}: {diagnosis.line[:300]}"
+        yield f"  cause: {diagnosis.cause}"
+        yield f"  fix: {diagnosis.fix}"
     if not found and report.root is not None:
         process = report.root.process or "the server"
-        click.echo(f"no rule knows this failure; the first real error ({process}, {report.phase}):")
+        yield f"no rule knows this failure; the first real error ({process}, {report.phase}):"
         for line in report.tail[-6:] or (report.root.text,):
-            click.echo(f"  | {line[:300]}")
+            yield f"  | {line[:300]}"
     elif not found:
-        from spark_vllm_docker.diagnose.death import explain_death
-
-        what = "no failure is known in it" if lines else "it is empty"
-        click.echo(f"{name}: {lines:,} lines, {what}")
-        if deployed and deployed.exit and not deployed.exit.stopped:
-            death = explain_death(
-                deployed.exit.code, None, name, out_of_memory=deployed.exit.out_of_memory
-            )
-            click.echo(f"cause: {death.cause}\nfix: {death.fix}")
-        elif deployed and deployed.state == "running":
-            click.echo(f"it runs: spark-recipe health {name} --deep asks it for all it promises")
+        yield f"{name}: {lines:,} lines, {'no failure is known in it' if lines else 'it is empty'}"
+        yield from _say_state(name, deployed)
     if requests:
-        click.echo("requests that were refused:")
+        yield "requests that were refused:"
         for diagnosis in requests:
-            click.echo(f"  {diagnosis.rule.id}: {diagnosis.cause}")
-            click.echo(f"    fix: {diagnosis.fix}")
+            yield f"  {diagnosis.rule.id}: {diagnosis.cause}"
+            yield f"    fix: {diagnosis.fix}"
 
 
-def _write_diagnosis(diagnosis: Diagnosis) -> None:
-    process = f"{diagnosis.process}, " if diagnosis.process else ""
-    click.echo(f"{diagnosis.rule.id}: {diagnosis.rule.name}")
-    click.echo(f"  | {process}line {diagnosis.number:,}: {diagnosis.line[:300]}")
-    click.echo(f"  cause: {diagnosis.cause}")
-    click.echo(f"  fix: {diagnosis.fix}")
+def _say_state(name: str, deployed: Deployed | None) -> Iterator[str]:
+    """What the engine knows of a deployment whose log says nothing."""
+    from spark_vllm_docker.diagnose.death import explain_death
+
+    if deployed and deployed.exit and not deployed.exit.stopped:
+        ended = deployed.exit
+        death = explain_death(ended.code, None, name, out_of_memory=ended.out_of_memory)
+        yield f"cause: {death.cause}"
+        yield f"fix: {death.fix}"
+    elif deployed and deployed.state == "running":
+        yield f"it runs: spark-recipe health {name} --deep asks it for all it promises"
+
+
+def _hide(value: Any, secrets: frozenset[str]) -> Any:
+    """A document without secrets in its texts."""
+    from spark_vllm_docker.render.masking import mask, mask_text
+
+    if isinstance(value, str):
+        return mask_text(mask(value, secrets))
+    if isinstance(value, dict):
+        return {key: _hide(item, secrets) for key, item in value.items()}
+    return [_hide(item, secrets) for item in value] if isinstance(value, list) else value
 
 
 def _to_json(report: LogReport) -> dict[str, object]:

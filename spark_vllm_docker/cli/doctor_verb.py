@@ -31,7 +31,9 @@ def command(
     from spark_vllm_docker.plan.host import State, examine
 
     opened, trouble = _try_engine(engine)
-    ports, needs_gpu = _read_needs(recipe) if recipe else ([], True)
+    name, ports, needs_gpu = _read_needs(recipe) if recipe else ("", [], True)
+    if opened and name and any(d.name == name and d.state == "running" for d in opened.list_ours()):
+        ports = []  # it is itself that has its port
     ask_hub = None if offline else partial(ping_hub, os.environ)
     facts = gather_facts(opened, trouble, os.environ, ports, ask_hub)
     lines = examine(replace(facts, needs_gpu=needs_gpu and not no_gpu))
@@ -71,15 +73,17 @@ def _try_engine(kind: str | None):  # type: ignore[no-untyped-def]  # noqa: ANN2
     return engine, None
 
 
-def _read_needs(recipe: str) -> tuple[list[int], bool]:
-    """The ports of a recipe, and whether it wants GPUs."""
+def _read_needs(recipe: str) -> tuple[str, list[int], bool]:
+    """The name under which a recipe runs, its ports, and whether it wants GPUs."""
     from spark_vllm_docker.recipe.load import load_recipe
     from spark_vllm_docker.recipe.lookup import find_recipe
     from spark_vllm_docker.recipe.serve import parse_serve
+    from spark_vllm_docker.render.build import container_name
 
     loaded = load_recipe(find_recipe(recipe))
     try:
         serve = parse_serve(loaded.command.fill(loaded.values))
     except (ValueError, TypeError):
         serve = None
-    return [serve.port] if serve and serve.port else [], loaded.keys.gpus != "none"
+    ports = [serve.port] if serve and serve.port else []
+    return container_name(loaded.name), ports, loaded.keys.gpus != "none"

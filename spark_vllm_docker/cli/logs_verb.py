@@ -22,7 +22,7 @@ def command(name: str, follow: bool, tail: int | None, engine: str | None, as_js
     from spark_vllm_docker.cli.screens import write_json
     from spark_vllm_docker.health.log_lines import LineSplitter
     from spark_vllm_docker.launcher.watched import find_deployed_secrets
-    from spark_vllm_docker.render.masking import mask
+    from spark_vllm_docker.render.masking import mask, mask_text
 
     opened, deployed = find_target(engine, name)
     secrets = find_deployed_secrets(deployed, os.environ)
@@ -32,9 +32,9 @@ def command(name: str, follow: bool, tail: int | None, engine: str | None, as_js
     def show(lines: list[str]) -> None:
         for line in lines:
             if as_json:
-                write_json("logs", name=deployed.name, line=mask(line, secrets))
+                write_json("logs", name=deployed.name, line=mask_text(mask(line, secrets)))
             else:
-                sys.stdout.write(mask(line, secrets) + "\n")
+                sys.stdout.write(mask_text(mask(line, secrets)) + "\n")
         sys.stdout.flush()
 
     for chunk in stream:

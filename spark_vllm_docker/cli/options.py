@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -62,9 +63,10 @@ class RecipeChoice:
 
     def load(self, environ: Mapping[str, str]) -> ChosenRecipe:
         """Find and read the recipe, for the hardware that is meant, with all that lies over it."""
+        from spark_vllm_docker.catalog.hardware_names import CPU
+        from spark_vllm_docker.errors import InvalidRecipe
         from spark_vllm_docker.recipe.load import load_recipe
         from spark_vllm_docker.recipe.lookup import find_recipe
-        from spark_vllm_docker.recipe.overrides import Overrides, parse_env, parse_set
         from spark_vllm_docker.recipe.user_config import (
             find_overrides,
             find_user_config,
@@ -73,13 +75,17 @@ class RecipeChoice:
 
         config, source = load_user_config(find_user_config(environ))
         hardware = self._choose_hardware(config.hardware)
-        recipe = load_recipe(find_recipe(self.recipe), hardware)
+        file = find_recipe(self.recipe)
+        try:
+            recipe = load_recipe(file, hardware)
+            if not hardware and recipe.keys.gpus == "none":
+                recipe = load_recipe(file, CPU)
+        except InvalidRecipe as error:
+            from spark_vllm_docker.cli.checking import find_the_rest
+
+            raise InvalidRecipe(find_the_rest(file, error.findings, hardware)) from None
         own = find_overrides(config, source, (recipe.name, recipe.file.stem))
-        overrides = Overrides(
-            (*own.sets, *(parse_set(text) for text in self.sets)),
-            (*own.env, *(parse_env(text) for text in self.env)),
-        )
-        return ChosenRecipe(self, recipe, overrides)
+        return ChosenRecipe(self, recipe, own)
 
     def _choose_hardware(self, configured: str | None) -> str:
         from spark_vllm_docker.catalog.hardware import detect_hardware
@@ -88,13 +94,27 @@ class RecipeChoice:
         return self.hardware or (CPU if self.no_gpu else configured or detect_hardware())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChosenRecipe:
-    """A recipe that was read, and what the user lays over it."""
+    """A recipe that was read, and what the user lays over it: first their configuration."""
 
     choice: RecipeChoice
     recipe: Recipe
-    overrides: Overrides
+    configured: Overrides
+
+    def with_choice(self, choice: RecipeChoice) -> ChosenRecipe:
+        """The same recipe with other options."""
+        return dataclasses.replace(self, choice=choice)
+
+    @functools.cached_property
+    def overrides(self) -> Overrides:
+        """The configuration, and the options over it."""
+        from spark_vllm_docker.recipe.overrides import Overrides, parse_env, parse_set
+
+        return Overrides(
+            (*self.configured.sets, *(parse_set(text) for text in self.choice.sets)),
+            (*self.configured.env, *(parse_env(text) for text in self.choice.env)),
+        )
 
     def build(self, environ: Mapping[str, str], *, in_container: bool = True) -> Deployment:
         """Render the recipe with the options."""

@@ -58,7 +58,7 @@ def apply_remedy(
             continue
         if not structured and value is None:
             return None
-        if structured:
+        if structured and flag not in choice.extra:
             sets.append(f"{name}={'null' if value is None else value}")
         else:
             extra += [flag] if value == "true" else [flag, str(value)]

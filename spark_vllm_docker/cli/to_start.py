@@ -27,7 +27,7 @@ class ToStart:
     ready_timeout_s: float | None
     secrets: frozenset[str]
     findings: tuple[Finding, ...]
-    fixed: tuple[tuple[str, str], ...]
+    fixed: tuple[str, ...]
     choice: RecipeChoice
     file: Path
     structured: bool
@@ -43,32 +43,39 @@ def read_to_start(
         InvalidRecipe: the plan has errors that no look at the engine can mend.
     """
     from spark_vllm_docker.cli.planning import find_all, make_plan
-    from spark_vllm_docker.errors import InvalidRecipe
+    from spark_vllm_docker.cli.repair import apply_remedy
+    from spark_vllm_docker.errors import InvalidRecipe, Remedy, UsageError
+    from spark_vllm_docker.plan.check import check_recipe
     from spark_vllm_docker.recipe.forms import Form
 
-    try:
-        chosen = choice.load(os.environ)
-    except InvalidRecipe as error:
-        from spark_vllm_docker.cli.checking import find_the_rest
-        from spark_vllm_docker.recipe.lookup import find_recipe
-
-        file = find_recipe(choice.recipe)
-        raise InvalidRecipe(find_the_rest(file, error.findings, choice.hardware or "")) from None
+    chosen = choice.load(os.environ)
     if image:
         keys = chosen.recipe.keys.model_copy(update={"container": image, "build": None})
         chosen = dataclasses.replace(chosen, recipe=dataclasses.replace(chosen.recipe, keys=keys))
     recipe = chosen.recipe
     build = recipe.folder_of(("build",)) / recipe.keys.build if recipe.keys.build else None
-    deployment = chosen.build(os.environ, in_container=in_container)
-    plan = make_plan(chosen, deployment.command, os.environ)
-    fixed = plan.fixes if fix else ()
-    if fixed:
-        words = tuple(word for flag in fixed for word in flag)
-        chosen = dataclasses.replace(
-            chosen, choice=dataclasses.replace(choice, extra=(*choice.extra, *words))
-        )
+    structured = recipe.form is Form.STRUCTURED
+    try:
         deployment = chosen.build(os.environ, in_container=in_container)
-        plan = make_plan(chosen, deployment.command, os.environ)
+    except UsageError:
+        # A value that nothing can be built with has its line in the findings.
+        faults = [f for f in check_recipe(recipe) if f.severity is Severity.ERROR]
+        if faults:
+            raise InvalidRecipe(faults) from None
+        raise
+    plan = make_plan(chosen, deployment.command, os.environ)
+    fixed: tuple[str, ...] = ()
+    if fix and plan.fixes:
+        flags = tuple((name.removeprefix("--"), value) for name, value in plan.fixes)
+        applied = apply_remedy(
+            choice, Remedy("plan", flags), deployment.command, structured=structured
+        )
+        if applied is not None:
+            choice, changes = applied
+            fixed = tuple(map(str, changes))
+            chosen = chosen.with_choice(choice)
+            deployment = chosen.build(os.environ, in_container=in_container)
+            plan = make_plan(chosen, deployment.command, os.environ)
     findings = tuple(find_all(chosen, plan))
     secrets = chosen.find_secrets(deployment, os.environ)
     hint = "up --fix applies the flags that mend it" if plan.fixes else ""
@@ -82,7 +89,7 @@ def read_to_start(
         fixed,
         chosen.choice,
         recipe.file,
-        recipe.form is Form.STRUCTURED,
+        structured,
         hint,
     )
     from spark_vllm_docker.launcher.neighbours import NOT_FREE

@@ -186,8 +186,8 @@ def _write_findings(read: ToStart) -> None:
 
     for finding in worth_saying(read):
         click.echo(say_finding(finding), err=True)
-    for flag, value in read.fixed:
-        click.echo(f"fixed: {flag} {value}", err=True)
+    for text in read.fixed:
+        click.echo(text, err=True)
 
 
 def _run(
@@ -218,8 +218,8 @@ def _run(
         emit = masked(screen, hidden)
         for finding in worth_saying(read):
             emit(Found(finding))
-        for flag, value in read.fixed:
-            emit(Note(f"fixed: {flag} {value}"))
+        for text in read.fixed:
+            emit(Note(text))
         changes: list[Change] = []
         repairs = 0
         hardware = load_hardware().get(detect_hardware()) if restarts else None

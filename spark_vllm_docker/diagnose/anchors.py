@@ -13,6 +13,7 @@ from typing import Any
 
 _EDGE = "\0"
 """Stands for a word boundary of the pattern."""
+_EDGES = (codes.AT_BOUNDARY, codes.AT_BEGINNING, codes.AT_END)
 WORD = re.compile(r"[A-Za-z0-9_]{4,}")
 
 
@@ -34,7 +35,7 @@ def _runs(parsed: Any) -> list[str]:
     for code, argument in parsed:
         if code is codes.LITERAL:
             runs[-1] += chr(argument)
-        elif code is codes.AT and argument is codes.AT_BOUNDARY:
+        elif code is codes.AT and argument in _EDGES:
             runs[-1] += _EDGE
         elif code is codes.SUBPATTERN:
             inner = _runs(argument[3])

@@ -93,6 +93,9 @@ class RuleMatcher:
             return (rule.about_a_request, not own, not led, -rule.weight, number)
 
         kept = [rule for rule in sorted(found, key=order) if rule.id not in beaten]
+        if root is not None and not root.echo:
+            # A last guess is not made where there is an error, known or not.
+            kept = [rule for rule in kept if rule.weight >= 0]
         certain = [rule for rule in kept if rule.weight >= 0]
         return [self._build(rule) for rule in certain or kept]
 

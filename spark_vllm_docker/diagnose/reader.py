@@ -69,7 +69,11 @@ class LogReader:
         """What was found so far."""
         root = self.roots.result()
         process = root.process if root else ""
-        tail = tuple(line.message for line in self._tail if line.process == process)
+        tail = tuple(
+            line.message
+            for line in self._tail
+            if line.process == process and line.level not in ("INFO", "DEBUG")
+        )
         return LogReport(
             root, tail, self._phase_then or self._tracker.phase, tuple(self._rules.results(root))
         )

@@ -113,7 +113,9 @@ class RootLineFinder:
         elif patterns.wrappers.match(message):
             self._wrapper = self._wrapper or RootLine(message, line.process, echo=True)
             thread.in_traceback = thread.chained = False
-        elif thread.in_traceback and message[:1] not in " \t" and _EXCEPTION.match(message):
+        elif (thread.in_traceback and message[:1] not in " \t" and _EXCEPTION.match(message)) or (
+            line.level in ("ERROR", "CRITICAL") and _EXCEPTION.match(message)
+        ):
             self._take_exception(line, thread)
         elif patterns.shutdown.match(message):
             self._shutting_down = True

@@ -97,7 +97,7 @@ class OutOfTime:
 
 
 Outcome = Ready | Died | Unproven | Stalled | OutOfTime
-_Item = list[str] | Exit | Ready | Unproven | Exception | None
+_Item = list[str] | Progress | Exit | Ready | Unproven | Exception | None
 
 
 class Watcher:
@@ -190,6 +190,9 @@ class Watcher:
             raise item
         if item is None:
             self._log_ended = True
+            return []
+        if isinstance(item, Progress):
+            self._emit(item)
             return []
         if isinstance(item, list):
             self._take(item)
@@ -300,6 +303,7 @@ class Watcher:
         model = self._served[0] if self._served else next(iter(listed.names), "")
         if not model:
             return Unproven("/v1/models lists no model")
+        self._put(Progress("api", 0, 0, "", "proving what the recipe promises"))
         proof = probe.prove(model, self._clock.tracker.tasks, self._wanted)
         if proof.error and probe.health() != HTTP_OK:
             return None  # it died of the question; the exit event tells the rest

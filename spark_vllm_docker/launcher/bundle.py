@@ -15,7 +15,7 @@ from spark_vllm_docker.launcher.host_facts import gather_facts
 from spark_vllm_docker.launcher.watched import find_deployed_secrets
 from spark_vllm_docker.plan.host import examine
 from spark_vllm_docker.recipe.lookup import find_recipe
-from spark_vllm_docker.render.masking import mask, mask_api_key
+from spark_vllm_docker.render.masking import mask, mask_text
 from spark_vllm_docker.render.spec import LABEL
 
 _MAX_LOG_BYTES = 32 << 20
@@ -29,7 +29,7 @@ def build_bundle(
     home = environ.get("HOME", "")
 
     def hide(text: str) -> str:
-        masked = mask_api_key(mask(text, secrets))
+        masked = mask_text(mask(text, secrets))
         return masked.replace(home, "~") if len(home) > 1 else masked
 
     container = json.dumps(_describe(deployed), indent=1, sort_keys=True)
@@ -95,7 +95,8 @@ def _write_report(deployed: Deployed, report: LogReport, host: str) -> str:
             f"  - `{diagnosis.line[:300]}`",
         ]
     if not report.diagnoses:
-        rows.append("No rule knows this failure.")
+        known = "No rule knows this failure." if report.root else "The log tells of no failure."
+        rows.append(known)
     if report.root is not None:
         rows += ["", "First real error:", "```", *report.tail, "```"]
     rows += ["", "Command:", "```bash", deployed.script.strip(), "```"]

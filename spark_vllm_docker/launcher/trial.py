@@ -16,6 +16,7 @@ from spark_vllm_docker.health.log_lines import LogLine
 from spark_vllm_docker.health.watch import Asked, Ready
 from spark_vllm_docker.launcher.cleaning import Cleaning
 from spark_vllm_docker.launcher.down import run_down
+from spark_vllm_docker.launcher.old_logs import save_log
 from spark_vllm_docker.launcher.start import Launch, start_deployment
 from spark_vllm_docker.launcher.up import build_failure, watch_deployment
 from spark_vllm_docker.launcher.watched import find_api_key, find_wanted
@@ -68,6 +69,8 @@ def run_trial(launch: Launch, open_probe: Callable[[str, str], Answering]) -> Tr
         deployed = start_deployment(launch, cleaning)
         try:
             failure, canaries, speed = _examine(launch, deployed, reader, on_line, open_probe)
+            if failure is not None:
+                failure.hint = _keep_log(launch, deployed, failure)
         finally:
             run_down(launch.engine, launch.engine.inspect(deployed.id), STOP_S)
             cleaning.release()
@@ -104,6 +107,16 @@ def _examine(
         return None, proof.canaries, _measure(probe, _model(deployed))
     finally:
         probe.close()
+
+
+def _keep_log(launch: Launch, deployed: Deployed, failure: SparkRecipeError) -> str:
+    """The fix, without what is told of a container that stays: this one goes, its log is kept."""
+    fix = failure.hint.partition("spark-recipe logs ")[0].rstrip("; ")
+    try:
+        kept = f"its log is kept in {save_log(launch.engine, deployed, launch.request.environ)}"
+    except OSError:
+        return fix
+    return f"{fix}; {kept}" if fix else kept
 
 
 def _model(deployed: Deployed) -> str:

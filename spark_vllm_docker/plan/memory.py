@@ -162,7 +162,7 @@ def _shorter(
     plan = plan_memory(shape, settings, hardware, multimodal=multimodal)
     if plan is None or plan.cache.longest <= 0:
         return None
-    longest = plan.cache.longest
+    longest = min(plan.cache.longest, shape.longest_position or plan.cache.longest)
     length = longest // 1024 * 1024 or longest
     return (("--max-model-len", str(length)),), replace(settings, max_model_len=length)
 

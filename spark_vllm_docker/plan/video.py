@@ -82,7 +82,7 @@ def parse_video(text: str) -> Video:
     words = text.strip().lower().removesuffix(" silent")
     length, _, size = words.partition("@")
     found = _DURATION.fullmatch(length)
-    if found is None or not length:
+    if found is None or not length or words.endswith("@"):
         raise BadVideo(f"'{text}' is no video: such as 600s@1080p, 10m, 1h5m@9:16")
     seconds = 3600 * int(found["h"] or 0) + 60 * int(found["m"] or 0) + float(found["s"] or 0)
     if not 0 < seconds <= 86_400 * 7:

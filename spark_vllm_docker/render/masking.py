@@ -27,10 +27,22 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name.replace("-", "_")) is not None
 
 
+_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{8,}\b|(?<=Bearer )[\w.~+/-]{8,}=*|\bnvapi-[\w-]{8,}")
+_IN_ADDRESS = re.compile(r"(?<=://)([^/\s:@'\"]*):[^/\s@'\"]+@")
+
+
+def mask_text(text: str) -> str:
+    """A foreign text, such as a log, without what looks like a secret by itself: tokens of the Hub
+    and of NVIDIA, bearer tokens, passwords in addresses, and all of `mask_api_key`.
+    """
+    return mask_api_key(_TOKEN.sub(MASK, text))
+
+
 def mask_api_key(text: str) -> str:
     """A command with the values of `--api-key` replaced, short ones too, and those of variables
-    with secret names that are set in it.
+    with secret names that are set in it; and passwords in addresses.
     """
+    text = _IN_ADDRESS.sub(lambda found: f"{found[1]}:{MASK}@", text)
 
     def replace(found: re.Match[str]) -> str:
         return f"{found[1]}={MASK}" if is_secret_name(found[1]) else found[0]

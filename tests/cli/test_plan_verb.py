@@ -41,7 +41,7 @@ def test_up_stops_at_what_the_plan_says_and_mends_or_overrides_it(cli: CommandLi
     assert refused.out == ""
     fixed = cli("up", "trap.yaml", "--hardware", "dgx-spark", "--dry-run", "--fix")
     assert fixed.code == 0
-    assert "fixed: --max-num-batched-tokens 2128\n" in fixed.err
+    assert "fixed (plan): --max-num-batched-tokens unset → 2128\n" in fixed.err
     assert "--max-num-batched-tokens 2128" in fixed.out
     forced = cli("up", "trap.yaml", "--hardware", "dgx-spark", "--dry-run", "--force")
     assert forced.code == 0

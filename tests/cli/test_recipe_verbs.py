@@ -375,3 +375,17 @@ def test_doctor_asks_a_cpu_recipe_for_no_gpu(cli: CommandLine) -> None:
     names = {line["name"] for line in lines}
     assert "engine" in names
     assert not names & {"gpu", "driver", "gpu support"}
+
+
+def test_a_value_that_nothing_can_be_built_with_has_its_line(cli: CommandLine) -> None:
+    (cli.home / "a.yaml").write_text(
+        "model: org/m\ncontainer: vllm/vllm-openai:v0.20.0\nserve:\n  port: 99999\n"
+    )
+    up = cli("up", "a.yaml", "--dry-run")
+    assert (up.code, "a.yaml:4:9" in up.err) == (1, True)
+    plan = cli("plan", "a.yaml")
+    assert "a.yaml:4:9" in plan.out + plan.err
+
+
+def test_a_recipe_without_gpus_is_of_a_cpu(cli: CommandLine) -> None:
+    assert "hardware  cpu" in cli("plan", "tiny-cpu").out
