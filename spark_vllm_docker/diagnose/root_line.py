@@ -84,14 +84,17 @@ class RootLineFinder:
     _shutting_down: bool = False
     _server_spoke: bool = False
     _last: str = ""
-    _before_last: str = ""
+    _step: str = ""
 
     def feed(self, line: LogLine) -> None:
         """Look at one line."""
         message = line.message
         self._server_spoke = self._server_spoke or bool(line.level or line.process)
-        if message.strip():
-            self._before_last, self._last = self._last, message.strip()
+        text = message.strip()
+        if text.startswith(STEP_MARK):
+            self._step = self._step or text.removeprefix(STEP_MARK)
+        elif text:
+            self._last = text
         if not message or (line.level in _QUIET and not self._wants(line)):
             return
         if message[0] in " \t":
@@ -133,15 +136,17 @@ class RootLineFinder:
 
     def before_the_server(self) -> RootLine | None:
         """What ended a log in which the server has not said a word: the step or the mod that the
-        script names, and the line before that, or else the last line.
+        script names, and the last line beside that.
+
+        The script names it on stderr and the step may have spoken on stdout: an engine reads two
+        pipes, so either line may come first.
         """
-        if self._server_spoke or not self._last:
+        if self._server_spoke:
             return None
-        if not self._last.startswith(STEP_MARK):
-            return RootLine(self._last)
-        step = self._last.removeprefix(STEP_MARK)
-        said = f"; its last line: {self._before_last}" if self._before_last else ""
-        return RootLine(step + said, step=True)
+        if self._step:
+            said = f"; its last line: {self._last}" if self._last else ""
+            return RootLine(self._step + said, step=True)
+        return RootLine(self._last) if self._last else None
 
     def _wants(self, line: LogLine) -> bool:
         message = line.message

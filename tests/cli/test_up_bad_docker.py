@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -313,13 +313,21 @@ def test_secrets_in_the_log_are_masked(cli: CommandLine, write_recipe: RecipeWri
 def test_ctrl_c_in_a_pull_or_build_is_clean(
     cli: CommandLine, write_recipe: RecipeWriter, docker_engine: DockerEngine
 ) -> None:
-    recipe = write_recipe(steps=[["serve"]], container="spark-recipe-tests/slow:1", build="context")
+    image = "spark-recipe-tests/slow:1"
+    subprocess.run(["docker", "rmi", "-f", image], capture_output=True, check=False)
+    recipe = write_recipe(steps=[["serve"]], container=image, build="context")
     (recipe.parent / "context").mkdir()
-    dockerfile = "FROM spark-recipe-tests/stand-in:1\nRUN sleep 20\n"
+    # No layer of an earlier build is like it, so that it is slow each time.
+    once = f"RUN sleep 20 # {time.time_ns()}"
+    dockerfile = f"FROM spark-recipe-tests/stand-in:1\n{once}\n"
     (recipe.parent / "context/Dockerfile").write_text(dockerfile)
     process = cli.start("up", str(recipe))
-    timer = threading.Timer(2, process.send_signal, (2,))
-    timer.start()
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("building"):
+            break
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
     process.communicate(timeout=15)
     assert process.returncode == 130
     assert docker_engine.find("sr-test") is None

@@ -108,9 +108,11 @@ def test_an_echo_says_that_a_process_was_killed() -> None:
     assert death.cause.startswith("a process of the server was killed and left no error of its own")
 
 
-def test_a_step_that_fails_is_named_with_its_last_words() -> None:
+@pytest.mark.parametrize("order", [1, -1], ids=["stdout-first", "stderr-first"])
+def test_a_step_that_fails_is_named_with_its_last_words(order: int) -> None:
     finder = RootLineFinder()
-    for text in ("all fine", "spark-recipe: a step ended with 1: test -f /no/such/file"):
+    lines = ("all fine", "spark-recipe: a step ended with 1: test -f /no/such/file")
+    for text in lines[::order]:
         finder.feed(parse_line(text))
     root = finder.before_the_server()
     death = explain_death(1, root, "r", out_of_memory=False)
