@@ -42,6 +42,8 @@ def command(
 
     if len(images) not in (1, 2):
         raise UsageError("compare needs --image once or twice")
+    if engine == "process":
+        raise UsageError("--engine process has no images to compare")
     pair = images if len(images) == 2 else ("", *images)
     _require_images(engine, [image for image in pair if image])
     trials = [_try(choice, engine, timeout_s, image, as_json=as_json) for image in pair]

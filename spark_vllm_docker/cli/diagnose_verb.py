@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,12 +40,13 @@ def command(source: str | None, bundle: str | None, engine: str | None, as_json:
     from spark_vllm_docker.errors import UsageError
     from spark_vllm_docker.render.masking import mask, mask_text
 
-    if source is None and sys.stdin.isatty():
+    if not source and sys.stdin is not None and sys.stdin.isatty():
         raise UsageError("diagnose needs a name, a file, or - for a pipe")
     deployed = None
-    if source in (None, "-"):
-        name, chunks = "standard input", _read(sys.stdin.buffer)
-    elif source is not None and (Path(source).exists() or "/" in source or source[-4:] == ".log"):
+    if source in (None, "", "-"):
+        name = "standard input"
+        chunks = _check_text(name, _read_input())
+    elif source is not None and _is_a_file(source):
         name, chunks = source, _open(Path(source))
     else:
         from spark_vllm_docker.cli.engines import find_target
@@ -72,18 +74,53 @@ def command(source: str | None, bundle: str | None, engine: str | None, as_json:
     return int(failed)
 
 
-def _check_text(path: Path, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The chunks, unless the first one is of something else than text."""
+_PACKED = {
+    b"\x1f\x8b": "zcat",
+    b"\x28\xb5\x2f\xfd": "zstdcat",
+    b"BZh": "bzcat",
+    b"\xfd7zXZ": "xzcat",
+    b"PK\x03": "unzip -p",
+}
+_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+
+
+def _is_a_file(source: str) -> bool:
+    """Whether a word means a file: a deployment may be called as a folder here is."""
+    return "/" in source or source.endswith(".log") or source == "." or Path(source).is_file()
+
+
+def _check_text(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The chunks as UTF-8, unless the first one is of something else than text."""
+    import codecs
+
     from spark_vllm_docker.errors import Refused
 
+    decoder = None
     for number, chunk in enumerate(chunks):
         head = chunk[:4096]
-        if number == 0 and head.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"PK\x03")):
-            raise Refused(f"{path} is compressed", hint=f"zcat {path} | spark-recipe diagnose -")
-        odd = sum(byte < 9 or 13 < byte < 27 for byte in head.replace(b"\x00", b""))
-        if number == 0 and odd > len(head) // 20:
-            raise Refused(f"{path} is no text")
-        yield chunk
+        if number == 0:
+            for mark, tool in _PACKED.items():
+                if head.startswith(mark):
+                    hint = f"{tool} FILE | spark-recipe diagnose -"
+                    raise Refused(f"{name} is compressed", hint=hint)
+            for mark, encoding in _MARKS.items():
+                if head.startswith(mark):
+                    decoder = codecs.getincrementaldecoder(encoding)("replace")
+            odd = sum(byte < 9 or 13 < byte < 27 for byte in head.replace(b"\x00", b""))
+            if decoder is None and odd > len(head) // 20:
+                raise Refused(f"{name} is no text")
+        yield decoder.decode(chunk).encode() if decoder else chunk
+
+
+def _read_input() -> Iterator[bytes]:
+    from spark_vllm_docker.errors import Refused
+
+    if sys.stdin is None:
+        raise Refused("standard input is closed", hint="name a file or a deployment")
+    try:
+        yield from _read(sys.stdin.buffer)
+    except (OSError, ValueError) as error:
+        raise Refused(f"standard input cannot be read: {error}") from error
 
 
 def _pack(path: Path, engine: Engine, deployed: Deployed, report: LogReport) -> None:
@@ -116,8 +153,11 @@ def _open(path: Path) -> Iterator[bytes]:
     from spark_vllm_docker.errors import Refused
 
     try:
+        kind = path.stat().st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISDIR(kind)):
+            raise Refused(f"{path} is no file")
         with path.open("rb") as file:
-            yield from _check_text(path, _read(file))
+            yield from _check_text(str(path), _read(file))
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise Refused(f"{path} cannot be read: {reason}") from error
@@ -125,7 +165,8 @@ def _open(path: Path) -> Iterator[bytes]:
 
 def _rows(name: str, lines: int, report: LogReport, deployed: Deployed | None) -> Iterator[str]:
     """The report as text, before secrets are masked."""
-    found = [d for d in report.diagnoses if not d.rule.about_a_request]
+    found = [d for d in report.diagnoses if d.certain and not d.rule.about_a_request]
+    beside = [d for d in report.diagnoses if not d.certain and not d.rule.about_a_request]
     requests = [d for d in report.diagnoses if d.rule.about_a_request]
     for diagnosis in found:
         process = f"{diagnosis.process}, " if diagnosis.process else ""
@@ -141,6 +182,10 @@ def _rows(name: str, lines: int, report: LogReport, deployed: Deployed | None) -
     elif not found:
         yield f"{name}: {lines:,} lines, {'no failure is known in it' if lines else 'it is empty'}"
         yield from _say_state(name, deployed)
+    if beside:
+        yield "beside it in the log, and perhaps of no weight:"
+        for diagnosis in beside:
+            yield f"  {diagnosis.rule.id}, line {diagnosis.number:,}: {diagnosis.line[:160]}"
     if requests:
         yield "requests that were refused:"
         for diagnosis in requests:
@@ -192,6 +237,7 @@ def _to_json(report: LogReport) -> dict[str, object]:
                 "set": dict(d.flags),
                 "env": dict(d.env),
                 "automatic": d.automatic,
+                "certain": d.certain,
             }
             for d in report.diagnoses
         ],

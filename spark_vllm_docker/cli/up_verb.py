@@ -8,7 +8,6 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -27,7 +26,7 @@ from spark_vllm_docker.cli.to_start import (
     refuse_errors,
     worth_saying,
 )
-from spark_vllm_docker.errors import EngineError
+from spark_vllm_docker.errors import EngineError, Refused
 from spark_vllm_docker.events import Found, Note, ServerReady
 
 MOST_REPAIRS = 2
@@ -155,8 +154,11 @@ def command(
         )
         if applied is None:
             return None
-        again = read_recipe(applied[0])
-        refuse_errors(again, force=force)
+        try:
+            again = read_recipe(applied[0])
+            refuse_errors(again, force=force)
+        except Refused:
+            return None  # what the rule says does not fit this recipe: the death itself is told
         return _Mended(again, build_request(again, options, timeout_s), applied[1])
 
     _run(
@@ -228,7 +230,7 @@ def _run(
         def told(event: Event) -> None:
             emit(event)
             if isinstance(event, ServerReady) and write and changes:
-                emit(Note(_write_changes(read.file, changes)))
+                emit(Note(_write_changes(read, changes)))
 
         while True:
             clock = PhaseClock(emit, began, "pull" if engine.uses_images else "create")
@@ -290,20 +292,26 @@ def _launch(
     return deployed
 
 
-def _write_changes(file: Path, changes: list[Change]) -> str:
+def _write_changes(read: ToStart, changes: list[Change]) -> str:
     """Put what mended it into the recipe's file; what was done, or why it was not."""
+    file = read.file
+    if not read.structured and not all(change.is_env for change in changes):
+        return (
+            f"not written: {file} has a command: of its own; "
+            f"spark-recipe convert {file} makes a form of it that can be edited"
+        )
     from spark_vllm_docker.cli.files import write_new_file
     from spark_vllm_docker.errors import SparkRecipeError
     from spark_vllm_docker.render.edit import set_in_recipe
 
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_bytes().decode("utf-8")
         for change in changes:
             section = "env" if change.is_env else "serve"
             name = change.name if change.is_env else change.name.removeprefix("--")
             text = set_in_recipe(text, str(file), section, name, change.after)
         write_new_file(file, text, force=True)
-    except (SparkRecipeError, OSError) as error:
+    except (SparkRecipeError, OSError, UnicodeDecodeError) as error:
         return f"not written: {error}"
     return f"written to {file}"
 

@@ -9,8 +9,15 @@ from functools import cache
 from re import Pattern
 
 from spark_vllm_docker.diagnose.anchors import WORD, find_anchor
-from spark_vllm_docker.diagnose.root_line import RootLine
-from spark_vllm_docker.diagnose.rules import Rule, compute_values, fill, load_benign, load_rules
+from spark_vllm_docker.diagnose.root_line import RootLine, is_generic
+from spark_vllm_docker.diagnose.rules import (
+    Rule,
+    compute_values,
+    fill,
+    is_plausible,
+    load_benign,
+    load_rules,
+)
 from spark_vllm_docker.health.log_lines import LogLine
 
 
@@ -19,7 +26,8 @@ class Diagnosis:
     """A failure that was found: the rule, the line that told of it, and its texts.
 
     `flags` and `env` are what the fix sets (None takes a flag away); empty unless everything that
-    they need was in the line. `automatic` says whether they may be applied unasked.
+    they need was in the line. `automatic` says whether they may be applied unasked; `certain`
+    whether the rule tells why the server failed: not so beside an error that no rule knows.
     """
 
     rule: Rule
@@ -31,6 +39,7 @@ class Diagnosis:
     flags: tuple[tuple[str, str | None], ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     automatic: bool = False
+    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +95,26 @@ class RuleMatcher:
         texts = (root.text, root.led_to) if root else ()
         beaten = {name for rule in found for name in rule.beats}
 
-        def order(rule: Rule) -> tuple[bool, bool, bool, int, int]:
+        # An error that says nothing of its cause is explained by the lines beside it.
+        speaks = root is not None and not root.echo and not is_generic(root.text)
+
+        def is_certain(rule: Rule) -> bool:
+            _, line, _ = self._hits[rule.id]
+            return _matches(rule, texts) or (not speaks and line.level != "WARNING")
+
+        def order(rule: Rule) -> tuple[bool, bool, bool, bool, int, int]:
             number, _, _ = self._hits[rule.id]
-            own = _matches(rule, texts[:1])
-            led = _matches(rule, texts[1:])
-            return (rule.about_a_request, not own, not led, -rule.weight, number)
+            own = speaks and _matches(rule, texts[:1])
+            led = speaks and _matches(rule, texts[1:])
+            certain = is_certain(rule)
+            return (rule.about_a_request, not certain, not own, not led, -rule.weight, number)
 
         kept = [rule for rule in sorted(found, key=order) if rule.id not in beaten]
         if root is not None and not root.echo:
             # A last guess is not made where there is an error, known or not.
             kept = [rule for rule in kept if rule.weight >= 0]
-        certain = [rule for rule in kept if rule.weight >= 0]
-        return [self._build(rule) for rule in certain or kept]
+        guessed = [rule for rule in kept if rule.weight >= 0]
+        return [self._build(rule, certain=is_certain(rule)) for rule in guessed or kept]
 
     def _try(self, entry: tuple[Rule, Pattern[str], bool], line: LogLine) -> None:
         rule, pattern, is_also = entry
@@ -116,13 +133,15 @@ class RuleMatcher:
             number = before[0] if before else self._number
             self._hits[rule.id] = (number, line, captures)
 
-    def _build(self, rule: Rule) -> Diagnosis:
+    def _build(self, rule: Rule, *, certain: bool) -> Diagnosis:
         number, line, captures = self._hits[rule.id]
         values = compute_values(rule, captures)
         cause, _ = fill(rule.cause, values)
         text, _ = fill(rule.fix.text, values)
         flags = [(n, None if v is None else fill(v, values)) for n, v in rule.fix.flags.items()]
-        complete = all(value is None or value[1] for _, value in flags)
+        complete = all(
+            value is None or (value[1] and is_plausible(name, value[0])) for name, value in flags
+        )
         return Diagnosis(
             rule=rule,
             line=line.message.strip(),
@@ -132,7 +151,8 @@ class RuleMatcher:
             fix=text,
             flags=tuple((n, v[0] if v else None) for n, v in flags) if complete else (),
             env=tuple(rule.fix.env.items()),
-            automatic=rule.fix.automatic and complete,
+            automatic=rule.fix.automatic and complete and certain,
+            certain=certain,
         )
 
 

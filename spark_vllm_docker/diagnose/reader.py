@@ -14,8 +14,10 @@ from spark_vllm_docker.health.log_lines import LineSplitter, LogLine, parse_line
 from spark_vllm_docker.health.phases import PhaseTracker
 
 _TAIL = 8
-_NEW_START = "non-default args: "
-"""A log may hold several starts: the last one counts."""
+_NEW_STARTS = ("non-default args: ", "usage: vllm ", "vllm serve: error: ", "vllm: error: ")
+"""A log may hold several starts: the last one counts. One that the parser of the command line ends
+has no arguments.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,8 @@ class LogReport:
 
     @property
     def failure(self) -> Diagnosis | None:
-        """The first rule about the server itself."""
-        return next((d for d in self.diagnoses if not d.rule.about_a_request), None)
+        """The first rule that tells why the server failed."""
+        return next((d for d in self.diagnoses if d.certain and not d.rule.about_a_request), None)
 
 
 class LogReader:
@@ -89,7 +91,7 @@ def read_log(chunks: Iterable[bytes]) -> tuple[LogReport, int]:
         count += len(texts)
         for text in texts:
             line = parse_line(strip_prefix(text))
-            if line.message.startswith(_NEW_START):
+            if line.message.startswith(_NEW_STARTS):
                 tracker = PhaseTracker("config")
                 reader = LogReader(tracker)
             seen = tracker.feed(line)

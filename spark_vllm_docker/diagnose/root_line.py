@@ -52,6 +52,9 @@ class _Patterns:
     wrappers: re.Pattern[str]
     stopped: re.Pattern[str]
     shutdown: re.Pattern[str]
+    generic: re.Pattern[str]
+    ignored: re.Pattern[str]
+    shell: re.Pattern[str]
 
 
 @cache
@@ -62,6 +65,11 @@ def load_patterns() -> _Patterns:
     return _Patterns(**{name: re.compile("|".join(patterns)) for name, patterns in data.items()})
 
 
+def is_generic(text: str) -> bool:
+    """Whether an error says nothing of its cause: other lines of the log do."""
+    return load_patterns().generic.match(text) is not None
+
+
 @dataclass(slots=True)
 class _Thread:
     """What is going on in the lines of one process, which mix with those of others."""
@@ -70,6 +78,7 @@ class _Thread:
     chained: bool = False
     quiet: bool = False
     pydantic: bool = False
+    ignored: bool = False
 
 
 @dataclass(slots=True)
@@ -89,7 +98,10 @@ class RootLineFinder:
     def feed(self, line: LogLine) -> None:
         """Look at one line."""
         message = line.message
-        self._server_spoke = self._server_spoke or bool(line.level or line.process)
+        if not self._server_spoke and (line.level or line.process):
+            self._server_spoke = True
+            if self.root is not None and load_patterns().shell.match(self.root.text):
+                self.root = None  # the script went on
         text = message.strip()
         if text.startswith(STEP_MARK):
             self._step = self._step or text.removeprefix(STEP_MARK)
@@ -102,13 +114,20 @@ class RootLineFinder:
             inside = self._threads.get(line.process)
             if inside is None or not inside.pydantic:
                 return
-        patterns = load_patterns()
         thread = self._threads.setdefault(line.process, _Thread())
         if thread.pydantic and self.root is not None:
             self._complete_pydantic(thread, message)
             return
+        self._look(line, thread)
+
+    def _look(self, line: LogLine, thread: _Thread) -> None:
+        """Look at a line that may begin, continue or end an error."""
+        message, patterns = line.message, load_patterns()
         if _TRACEBACK.match(message):
-            thread.in_traceback, thread.quiet = True, line.level in _QUIET
+            thread.in_traceback, thread.quiet = True, line.level in _QUIET or thread.ignored
+            thread.ignored = False
+        elif patterns.ignored.match(message):
+            thread.ignored = True
         elif _CHAIN.match(message):
             thread.chained = True
         elif patterns.direct.match(message):
@@ -155,9 +174,11 @@ class RootLineFinder:
     def _take_exception(self, line: LogLine, thread: _Thread) -> None:
         chained, quiet = thread.chained, thread.quiet
         thread.in_traceback = thread.chained = thread.quiet = False
+        if self._serving and line.process == "APIServer":
+            return  # about a request
         if load_patterns().stopped.match(line.message):
             self._stopped = self._stopped or RootLine(line.message, line.process)
-        elif quiet or self._shutting_down or (self._serving and line.process == "APIServer"):
+        elif quiet or self._shutting_down:
             return
         elif self.root is None:
             self._take_root(line, thread)

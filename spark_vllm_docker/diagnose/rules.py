@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from math import ceil, floor, isnan
+from math import ceil, floor, isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import yaml
 
 _FOLDER = Path(__file__).parent / "data/rules"
 _PLACE = re.compile(r"\{\{ (\w+) \}\}")
+_GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 REQUEST = "request"
 """The phase of rules about one request that a healthy server refused."""
 
@@ -107,12 +108,41 @@ def compute_values(rule: Rule, captures: Mapping[str, str]) -> dict[str, str]:
     values = dict(captures)
     for name, (formula, *arguments) in rule.compute.items():
         numbers = [
-            float(values.get(part, "nan").replace(",", "")) if isinstance(part, str) else part
+            _read_number(values.get(part, "")) if isinstance(part, str) else part
             for part in arguments
         ]
         if not any(map(isnan, numbers)):
             values[name] = _FORMULAS[formula](*numbers)
     return values
+
+
+def is_plausible(flag: str, value: str) -> bool:
+    """Whether a number that a fix sets, taken from a log, can be meant: a line that was cut, or
+    written by anybody, must not set 0, or 400 % of the memory.
+    """
+    if not value.isascii() or not value.isprintable():
+        return False
+    least, most = _RANGES.get(flag, (None, None))
+    if least is None or most is None:
+        return True
+    number = _read_number(value)
+    return least <= number <= most and "," not in value
+
+
+_RANGES = {
+    "max-model-len": (512, 1 << 24),
+    "max-num-batched-tokens": (512, 1 << 24),
+    "max-num-seqs": (1, 1 << 16),
+    "gpu-memory-utilization": (0.1, 1.0),
+    "block-size": (1, 1 << 20),
+    "tensor-parallel-size": (1, 1 << 10),
+}
+
+
+def _read_number(text: str) -> float:
+    """`8,192` → 8192; NaN for what is no number of at most twelve digits."""
+    found = re.fullmatch(r"[0-9][0-9,]{0,15}(?:\.[0-9]{1,9})?", text)
+    return float(text.replace(",", "")) if found else nan
 
 
 def _multiple_at_least(block: float, wanted: float) -> str:
@@ -132,4 +162,9 @@ _FORMULAS = {"multiple_at_least": _multiple_at_least, "share_below": _share_belo
 def fill(text: str, values: Mapping[str, str]) -> tuple[str, bool]:
     """A text with its values, and whether all of them are known."""
     missing = [name for name in _PLACE.findall(text) if not values.get(name)]
-    return _PLACE.sub(lambda found: values.get(found[1]) or "…", text), not missing
+
+    def place(found: re.Match[str]) -> str:
+        value = values.get(found[1]) or "…"
+        return value.replace(",", "") if _GROUPED.fullmatch(value) else value
+
+    return _PLACE.sub(place, text), not missing

@@ -15,12 +15,15 @@ OTHER_SHAPE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticErr
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response that was read to its end; `seconds` is the time until then."""
+    """A response that was read to its end; `seconds` is the time until then, and `retry_s` the
+    time that a busy server asks to be left alone.
+    """
 
     path: str
     status: int
     body: bytes
     seconds: float
+    retry_s: float = 0.0
 
     @property
     def text(self) -> str:

@@ -11,15 +11,19 @@ MAX_LINE_BYTES = 16 << 10
 # uvicorn's; the header follows only on lines of vLLM's own logger.
 _LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
 _DECORATION = re.compile(
-    r"(?:\((?P<process>[\w.:\[\]-]+) pid=\d+\) ?)?"
-    rf"(?:(?P<level>{_LEVEL}) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]+:\d+\] ?"
+    r"(?:\((?P<process>[\w.:\[\]-]+)(?: rank=\d+)? pid=\d+(?:, ip=[^)]{1,64})?\) ?)?"
+    rf"(?:(?P<level>{_LEVEL}) (?:\d{{4}}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? \[?[^\]\s]+:\d+\] ?"
     rf"|(?P<uvicorn>{_LEVEL}):\s+)?"
 )
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+# Terminal escapes, control characters, and marks that turn the direction of text around.
+_ESCAPES = re.compile(
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
+    r"\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 
 _CONTROL = bytes(code for code in range(32) if chr(code) not in "\t\n\r") + b"\x7f"
-_C1_LEAD = b"\xc2"
-"""Begins the control characters from U+0080 to U+009F in UTF-8."""
+_LEADS = re.compile(rb"\xc2|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
+"""Begin the control characters from U+0080 to U+009F, and the marks of direction, in UTF-8."""
 
 
 class LogLine(NamedTuple):
@@ -85,7 +89,7 @@ class LineSplitter:
 
 def _is_clean(block: bytes) -> bool:
     """Whether `clean_text` would take nothing away: quick, and sure where it says yes."""
-    return len(block.translate(None, _CONTROL)) == len(block) and _C1_LEAD not in block
+    return len(block.translate(None, _CONTROL)) == len(block) and not _LEADS.search(block)
 
 
 def clean_text(text: str) -> str:

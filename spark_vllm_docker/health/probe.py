@@ -8,11 +8,12 @@ from typing import Any
 
 import httpx
 from tenacity import (
+    RetryCallState,
     Retrying,
     retry_if_exception_type,
     retry_if_result,
     stop_after_attempt,
-    wait_exponential,
+    stop_after_delay,
 )
 
 from spark_vllm_docker.health.answers import Answer, Listed, Proof, Wanted
@@ -22,6 +23,7 @@ CONNECT_S = 2.0
 HEALTH_S = 5.0
 # On a CPU the first generation may compile a kernel for more than half a minute.
 GENERATE_S = 180.0
+BUSY_S = 20.0
 MAX_BODY_BYTES = 64 << 20
 _BUSY = (429, 503)
 
@@ -80,12 +82,14 @@ class Probe:
         return self._ask("POST", path, body, GENERATE_S)
 
     def _ask(self, method: str, path: str, body: object, limit_s: float) -> Answer | str:
-        """Retried only when the server was busy or the connection broke before an answer."""
+        """Retried only when the server was busy, as long as it asks for, or when the connection
+        broke before an answer.
+        """
         retrying = Retrying(
             retry=retry_if_exception_type(httpx.ConnectError)
             | retry_if_result(lambda answer: answer.status in _BUSY),
-            stop=stop_after_attempt(3),
-            wait=wait_exponential(multiplier=0.2, max=2),
+            stop=stop_after_attempt(5) | stop_after_delay(BUSY_S),
+            wait=_wait_as_asked,
             retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
         )
         try:
@@ -112,4 +116,15 @@ class Probe:
                     raise TimeoutError
                 if size > MAX_BODY_BYTES:
                     break
-        return Answer(path, response.status_code, b"".join(parts), time.monotonic() - began)
+        seconds = time.monotonic() - began
+        asked = response.headers.get("retry-after", "")
+        retry_s = float(asked) if asked.isdecimal() and len(asked) < 4 else 0.0
+        return Answer(path, response.status_code, b"".join(parts), seconds, retry_s)
+
+
+def _wait_as_asked(state: RetryCallState) -> float:
+    """Seconds before the next try: those of Retry-After, at most ten, else 0.2, 0.4, 0.8, …"""
+    outcome = state.outcome
+    answer = None if outcome is None or outcome.failed else outcome.result()
+    asked = answer.retry_s if isinstance(answer, Answer) else 0.0
+    return float(min(asked, 10.0) or 0.1 * 2**state.attempt_number)

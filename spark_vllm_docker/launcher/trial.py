@@ -11,8 +11,8 @@ from spark_vllm_docker.diagnose.reader import LogReader
 from spark_vllm_docker.engine.protocol import Deployed
 from spark_vllm_docker.errors import SparkRecipeError
 from spark_vllm_docker.health.answers import Answer, Canary
-from spark_vllm_docker.health.canaries import CHAT
 from spark_vllm_docker.health.log_lines import LogLine
+from spark_vllm_docker.health.questions import CHAT
 from spark_vllm_docker.health.watch import Asked, Ready
 from spark_vllm_docker.launcher.cleaning import Cleaning
 from spark_vllm_docker.launcher.down import run_down

@@ -27,15 +27,33 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name.replace("-", "_")) is not None
 
 
-_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{8,}\b|(?<=Bearer )[\w.~+/-]{8,}=*|\bnvapi-[\w-]{8,}")
+_TOKEN = re.compile(
+    r"\bhf_[A-Za-z0-9]{8,}\b|(?<=Bearer )[\w.~+/-]{8,}=*|(?<=Authorization: Basic )[\w+/]{4,}=*"
+    r"|\bnvapi-[\w-]{8,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bsk-[A-Za-z0-9][\w-]{15,}"
+)
+_IN_MAPPING = re.compile(
+    r"""((?<![\w-])[\w-]{0,40}(?:token|api[_-]?keys?|secret|passw(?:or)?d|credentials?)"""
+    r"""['"]?: ?\[?)"""
+    r"""('[^']{1,512}'|"[^"]{1,512}"|[^\s'"\[\]{},]{4,})""",
+    re.IGNORECASE,
+)
 _IN_ADDRESS = re.compile(r"(?<=://)([^/\s:@'\"]*):[^/\s@'\"]+@")
 
 
 def mask_text(text: str) -> str:
-    """A foreign text, such as a log, without what looks like a secret by itself: tokens of the Hub
-    and of NVIDIA, bearer tokens, passwords in addresses, and all of `mask_api_key`.
+    """A foreign text, such as a log, without what looks like a secret by itself: tokens of the Hub,
+    of NVIDIA, of GitHub and of OpenAI's kind, bearer tokens, passwords in addresses, values beside
+    names that are secret in mappings (`'api_key': ['…']`), and all of `mask_api_key`.
     """
-    return mask_api_key(_TOKEN.sub(MASK, text))
+
+    def replace(found: re.Match[str]) -> str:
+        value = found[2]
+        if value in ("None", "null", "True", "False"):
+            return found[0]
+        quote = value[0] if value[0] in "'\"" else ""
+        return f"{found[1]}{quote}{MASK}{quote}"
+
+    return mask_api_key(_IN_MAPPING.sub(replace, _TOKEN.sub(MASK, text)))
 
 
 def mask_api_key(text: str) -> str:

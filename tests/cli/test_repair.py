@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from spark_vllm_docker.cli.files import write_new_file
 from spark_vllm_docker.cli.options import RecipeChoice
-from spark_vllm_docker.cli.repair import apply_remedy
+from spark_vllm_docker.cli.repair import Change, apply_remedy
+from spark_vllm_docker.cli.up_verb import _write_changes
 from spark_vllm_docker.errors import Refused, Remedy
 from spark_vllm_docker.render.edit import set_in_recipe
 from tests.conftest import STAND_IN_IMAGE, CommandLine
@@ -131,11 +137,87 @@ def test_a_key_is_taken_away() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["serve: {port: 1}\n", "serve: {}\n", "serve:\n", "serve:\n  port: >\n    1\n"],
+    [
+        "serve: {port: 1}\n",
+        "serve: {}\n",
+        "serve:\n",
+        "serve:\n  port: >\n    1\n",
+        "serve:\n  port: &a 1\n  seed: *a\n",
+        "serve:\n  port: 1\n    7\n",
+        "serve:\n  port: 1\nwhen:\n  cpu:\n    serve:\n      port: 3\n",
+        "serve: \n  <<: {port: 1}\n  seed: 2\n",
+    ],
 )
 def test_what_is_written_otherwise_is_left_alone(text: str) -> None:
     with pytest.raises(Refused):
         set_in_recipe(text, "r.yaml", "serve", "port", "2")
+
+
+def test_a_value_of_two_lines_is_not_cut_in_two() -> None:
+    with pytest.raises(Refused):
+        set_in_recipe("serve:\n  host: abc\n  seed: 1\n    2\n", "r.yaml", "serve", "seed", None)
+
+
+@pytest.mark.parametrize("value", ["0.80", "0.5", "1e-2", '{"a": "it\'s"}', "[1]", "true", "8512"])
+def test_any_value_comes_back_as_it_was_meant(value: str) -> None:
+    text = set_in_recipe(TEXT, "r.yaml", "serve", "seed", value)
+    assert text.count("\n") == TEXT.count("\n") + 1
+    again = set_in_recipe(text, "r.yaml", "serve", "seed", None)
+    assert again == TEXT
+
+
+def test_line_ends_of_windows_stay() -> None:
+    text = set_in_recipe(TEXT.replace("\n", "\r\n"), "r.yaml", "serve", "port", "1")
+    assert text == TEXT.replace("8000", "1").replace("\n", "\r\n")
+
+
+def test_a_quoted_value_is_changed_whole() -> None:
+    text = set_in_recipe("serve:\n  a: 'it''s # b'  # c\n", "r.yaml", "serve", "a", "x")
+    assert text == "serve:\n  a: x  # c\n"
+
+
+def test_a_block_at_the_end_keeps_its_blank_lines() -> None:
+    before = "serve:\n  a: 1\ndescription: |+\n  x\n\n\n"
+    assert set_in_recipe(before, "r.yaml", "env", "A", "1") == before + "env:\n  A: 1\n"
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text("old")
+    code = (
+        "import resource, signal, sys, pathlib\n"
+        "from spark_vllm_docker.cli.files import write_new_file\n"
+        "from spark_vllm_docker.errors import Refused\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "try:\n    write_new_file(pathlib.Path(sys.argv[1]), 'new' * 99, force=True)\n"
+        "except Refused as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
+    assert "cannot be written: file too large" in done.stdout
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> None:
+    path, link = tmp_path / "r.yaml", tmp_path / "link.yaml"
+    path.write_text("old")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    write_new_file(link, "new", force=True)
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+    assert link.is_symlink()
+
+
+def test_a_recipe_with_a_command_is_not_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text("old")
+    read = SimpleNamespace(file=path, structured=False)
+    told = _write_changes(read, [Change("r", "--seed", None, "1")])  # type: ignore[arg-type]
+    assert told.startswith(f"not written: {path} has a command: of its own")
+    assert path.read_text() == "old"
 
 
 STEPS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from spark_vllm_docker.diagnose.matcher import RuleMatcher
 from spark_vllm_docker.diagnose.pages import render_pages
 from spark_vllm_docker.diagnose.reader import LogReport, read_log
 from spark_vllm_docker.diagnose.rules import load_rules
-from spark_vllm_docker.health.log_lines import parse_line
+from spark_vllm_docker.health.log_lines import MAX_LINE_BYTES, parse_line
 from tests.conftest import ROOT
 
 RULES = load_rules()
@@ -236,3 +237,148 @@ def test_the_last_of_several_starts_counts() -> None:
     assert (report.root, report.diagnoses) == (None, ())
     report, _ = read_log([healthy, healthy.split(b"\n")[0] + b"\n", FAILURE])
     assert report.failure is not None
+
+
+def evil_lines(sample: str) -> list[str]:
+    """A sample with long runs of one kind of character before, inside and after it."""
+    half = len(sample) // 2
+    runs = ("x" * 15_000, "1" * 15_000, " " * 15_000, "{" * 15_000, "'" * 15_000, "a: " * 5_000)
+    return [
+        line
+        for run in runs
+        for line in (
+            f"{run} {sample[half:]}",
+            f"{run}{sample[: half + 8]}",
+            f"{sample[:half]}{run}{sample[half:]}",
+            f"{sample[:-4]} {run}",
+            f"{run} {sample[-30:-3]}",
+        )
+    ]
+
+
+@pytest.mark.parametrize("rule_id", RULES)
+def test_no_line_holds_it_up(rule_id: str) -> None:
+    rule = RULES[rule_id]
+    for sample in rule.samples:
+        for line in evil_lines(sample.replace("\n", " ")):
+            for pattern in (*rule.patterns, *rule.also):
+                began = time.process_time()
+                pattern.search(line[:MAX_LINE_BYTES])
+                assert time.process_time() - began < 0.1, (pattern.pattern, line[:40])
+
+
+def report_on(*lines: str) -> LogReport:
+    return read_log(["\n".join(lines).encode()])[0]
+
+
+UNKNOWN_ROOT = (
+    "(EngineCore pid=9) ERROR 11-30 12:00:00 [core.py:1] Traceback (most recent call last):",
+    "(EngineCore pid=9) ERROR 11-30 12:00:00 [core.py:1] ValueError: The frobnicator 7 is broken",
+)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        "(EngineCore pid=9) WARNING 11-30 12:00:00 [x.py:1] FlashInfer JIT: Could not find nvcc, fine",
+        "UserWarning: CUDA initialization: Error 803: system has unsupported display driver / cuda driver combination",
+        "(EngineCore pid=9) ERROR 11-30 12:00:00 [x.py:1] No module named 'triton_kernels.routing'",
+        "(APIServer pid=9) ERROR 11-30 12:00:00 [x.py:1] [Errno 28] No space left on device",
+    ],
+)
+def test_a_line_beside_an_error_that_no_rule_knows_is_no_cause(beside: str) -> None:
+    for lines in ((beside, *UNKNOWN_ROOT), (*UNKNOWN_ROOT, beside)):
+        report = report_on(*lines)
+        assert report.failure is None, lines
+        assert report.root is not None
+        assert "frobnicator" in report.root.text
+        assert not any(diagnosis.automatic for diagnosis in report.diagnoses)
+
+
+def test_an_error_that_says_nothing_is_explained_by_the_lines_beside_it() -> None:
+    report = report_on(
+        "(Worker_TP0 pid=7) NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9)",
+        "(Worker_TP0 pid=7) ERROR 11-30 12:00:00 [x.py:1] Traceback (most recent call last):",
+        "(Worker_TP0 pid=7) ERROR 11-30 12:00:00 [x.py:1] RuntimeError: NCCL error: unhandled system error",
+    )
+    assert report.failure is not None
+    assert report.failure.rule.id == "nccl-shm-too-small"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ValueError: To serve at least one request with the models's max seq len (8192), (0.9 GiB KV cache is needed, which is larger than the available KV cache memory (0.1 GiB). Based on the available memory, the estimated maximum model length is 0.",
+        "ValueError: Free memory on device cuda:0 (500/121.6 GiB) on startup is less than desired GPU memory utilization (0.9, 109.4 GiB).",
+        "ValueError: Free memory on device cuda:0 (1.2.3/121.6 GiB) on startup is less than desired GPU memory utilization (0.9, 109.4 GiB).",
+        f"ValueError: Free memory on device cuda:0 ({'9' * 400}/121.6 GiB) on startup is less than desired GPU memory utilization (0.9, 109.4 GiB).",
+        f"AssertionError: In Mamba cache align mode, block_size ({'9' * 400}) must be <= max_num_batched_tokens (2048).",
+        "AssertionError: In Mamba cache align mode, block_size (0) must be <= max_num_batched_tokens (2048).",
+    ],
+)
+def test_a_number_that_cannot_be_meant_is_not_set(line: str) -> None:
+    matcher = RuleMatcher()
+    matcher.feed(parse_line(line))
+    for found in matcher.results():
+        assert (found.automatic, found.flags) == (False, ())
+
+
+def test_numbers_of_a_log_are_set_without_their_commas() -> None:
+    matcher = RuleMatcher()
+    matcher.feed(
+        parse_line(
+            "ValueError: max_num_batched_tokens (2,048) is smaller than max_model_len (8,192)."
+        )
+    )
+    (found,) = matcher.results()
+    assert found.flags == (("max-num-batched-tokens", "8192"),)
+
+
+def test_the_shell_is_no_cause_when_the_server_spoke_after_it() -> None:
+    for line in ("bash: warning: setlocale: LC_ALL", "sh: 1: nvidia-smi: not found"):
+        report = report_on(
+            line, "(APIServer pid=1) INFO 11-30 12:00:00 [x.py:1] hello", *UNKNOWN_ROOT
+        )
+        assert report.root is not None
+        assert "frobnicator" in report.root.text
+    report = report_on("bash: line 3: vllm: command not found")
+    assert report.root is not None
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        "Exception ignored in: <function x>",
+        "--- Logging error ---",
+        "Exception in thread Thread-2 (_report_usage_worker):",
+    ],
+)
+def test_what_python_prints_and_goes_on_is_no_root(opening: str) -> None:
+    report = report_on(
+        opening, "Traceback (most recent call last):", "  x", "PermissionError: [Errno 1] no"
+    )
+    assert report.root is None
+
+
+def test_the_last_start_counts_also_when_its_command_line_is_refused() -> None:
+    report = report_on(
+        "(APIServer pid=1) INFO 11-30 12:00:00 [x.py:1] non-default args: {}",
+        "(EngineCore pid=9) ERROR 11-30 12:00:00 [core.py:1] Traceback (most recent call last):",
+        "(EngineCore pid=9) ERROR 11-30 12:00:00 [core.py:1] torch.OutOfMemoryError: CUDA out of memory.",
+        "usage: vllm serve [model_tag] [options]",
+        "vllm serve: error: argument --max-num-seqs: expected one argument",
+    )
+    assert report.root is not None
+    assert "max-num-seqs" in report.root.text
+    assert report.failure is not None
+    assert report.failure.rule.id == "cli-needs-a-value"
+
+
+def test_a_request_that_timed_out_is_no_end_of_the_server() -> None:
+    report = report_on(
+        "(APIServer pid=1) INFO 11-30 12:00:00 [x.py:1] non-default args: {}",
+        "(APIServer pid=1) INFO:     Application startup complete.",
+        "(APIServer pid=1) ERROR 11-30 12:00:00 [x.py:1] Traceback (most recent call last):",
+        "(APIServer pid=1) ERROR 11-30 12:00:00 [x.py:1] asyncio.exceptions.CancelledError",
+    )
+    assert report.root is None

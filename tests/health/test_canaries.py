@@ -10,14 +10,9 @@ from typing import Any
 import pytest
 
 from spark_vllm_docker.health.answers import Answer, Canary, Proof, Wanted
-from spark_vllm_docker.health.canaries import (
-    CHAT,
-    COMPLETIONS,
-    RENDER,
-    judge_metrics,
-    run_canaries,
-)
+from spark_vllm_docker.health.canaries import judge_metrics, run_canaries
 from spark_vllm_docker.health.clips import load_clip
+from spark_vllm_docker.health.questions import CHAT, COMPLETIONS, RENDER
 
 RECORDED = Path(__file__).resolve().parent.parent / "data/http"
 Reply = tuple[int, Any] | str | Callable[[dict[str, Any]], tuple[int, Any]]
@@ -297,3 +292,131 @@ def test_the_clips_are_there_and_small() -> None:
         url = load_clip(name)
         assert url.startswith("data:")
         assert 1000 < len(url) < 100_000
+
+
+def said(content: str, tokens: int = 32, finish: str = "length", **message: Any) -> tuple[int, Any]:
+    choice = {"message": {"content": content, **message}, "finish_reason": finish}
+    return 200, {"choices": [choice], "usage": {"completion_tokens": tokens}}
+
+
+def logged(*values: Any) -> tuple[int, Any]:
+    content = [{"token": "a", "logprob": value} for value in values]
+    return 200, {"choices": [{"logprobs": {"content": content}}]}
+
+
+NO_LOGPROBS = (400, {"error": {"message": "logprobs are off"}})
+TOO_LONG = (
+    400,
+    {
+        "error": {
+            "message": "This model's maximum context length is 32 tokens. However, you requested"
+        }
+    },
+)
+
+
+@pytest.mark.parametrize(
+    "numbers", [logged(-0.1, None), logged(-0.1, -9999.0), logged(5.0), logged(-0.1, True)]
+)
+def test_a_number_that_is_no_log_probability_is_found_at_any_token(numbers: Reply) -> None:
+    proof = Server(chat=TEXT, logprobs=numbers).prove()
+    assert proof.error.startswith("the model computes NaN")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        said("! " * 16),
+        said("!!\n" * 16),
+        said("<unk>" * 32),
+        said("'s" * 32),
+        said(" " * 32),
+        said(" ", reasoning="!" * 32),
+        said(""),
+        said("5", 1, "error"),
+        said("5", 1, "abort"),
+    ],
+)
+def test_an_answer_that_says_nothing_fails_where_no_numbers_are_known(answer: Reply) -> None:
+    assert Server(chat=answer, logprobs=NO_LOGPROBS).prove().error
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [said("five"), said("5 5 5"), said("", reasoning="Two and three"), said("", 1, "stop")],
+)
+def test_a_short_or_hidden_answer_is_no_fault(answer: Reply) -> None:
+    assert Server(chat=answer, logprobs=NO_LOGPROBS).prove().error == ""
+
+
+def test_a_small_context_is_no_fault() -> None:
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        return said("a", 1) if body["max_tokens"] == 1 else TOO_LONG
+
+    assert Server(chat=answer, logprobs=LOGPROBS).prove().error == ""
+    assert Server(chat=TOO_LONG, logprobs=TOO_LONG).prove().error == ""
+
+
+@pytest.mark.parametrize("status", [400, 500, 501])
+def test_a_base_model_is_asked_for_a_completion(status: int) -> None:
+    refusal = (
+        status,
+        {"error": {"message": "Cannot use chat: tokenizer.chat_template is not set"}},
+    )
+    completion = (
+        200,
+        {
+            "choices": [{"text": " five", "logprobs": {"token_logprobs": [None, -0.2]}}],
+            "usage": {"completion_tokens": 2},
+        },
+    )
+    proof = Server(chat=refusal, logprobs=refusal, completions=completion).prove()
+    assert (proof.error, len(proof.canaries)) == ("", 2)
+
+
+def test_a_server_that_fails_at_log_probabilities_alone_can_still_answer() -> None:
+    proof = Server(chat=TEXT, logprobs=(501, {"error": {"message": "not here"}})).prove()
+    assert proof.error == ""
+
+
+def test_a_pooling_model_whose_tasks_are_not_known_is_asked_what_fits() -> None:
+    class Pooling(Server):
+        def ask(self, path: str, body: dict[str, Any]) -> Answer | str:
+            reply = self.replies.get(path.strip("/").replace("/", "_"), GONE)
+            assert isinstance(reply, tuple)
+            return Answer(path, reply[0], json.dumps(reply[1]).encode(), 0.1)
+
+    embedding = (200, {"data": [{"embedding": [0.5, -0.5]}]})
+    assert Pooling(v1_embeddings=embedding).prove().shown == "embed: an embedding of 2 numbers"
+    score = (200, {"data": [{"score": 0.5}]})
+    assert Pooling(v1_score=score).prove().shown == "score: a score"
+    assert Pooling().prove().error
+    zeros = (200, {"data": [{"embedding": [0.0, 0.0]}]})
+    assert "zeros" in Pooling(v1_embeddings=zeros).prove().error
+
+
+def test_a_200_without_an_answer_is_none() -> None:
+    error = (200, {"error": {"message": "no"}})
+    assert Server(chat=TEXT, logprobs=LOGPROBS, clip=error).prove("image").error
+    assert Server(chat=TEXT, logprobs=LOGPROBS, tools=error).prove(tools=True).error
+
+
+def test_what_is_seen_may_have_another_name() -> None:
+    rendered = (200, {"features": {"mm_placeholders": {"vision_chunk": [{"length": 9}]}}})
+    server = Server(chat=TEXT, logprobs=LOGPROBS, clip=TEXT, render=rendered)
+    assert server.prove("image").error == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "failed"),
+    [
+        ("vllm:corrupted_requests_total 3 1700000000", True),
+        ('vllm:corrupted_requests_total{model="a}b"} 3.0\r', True),
+        ("vllm:corrupted_requests_total 1.0e", None),
+        ("vllm:corrupted_requests_total ..", None),
+        ("vllm:corrupted_requests_total 0.0", False),
+    ],
+)
+def test_metrics_in_any_form_are_read(line: str, failed: bool | None) -> None:
+    canary = judge_metrics(f"# HELP\n{line}\nother 1\n")
+    assert (canary.failed if canary else None) is failed

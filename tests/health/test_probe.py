@@ -167,7 +167,7 @@ def test_a_drip_of_bytes_is_no_answer(port: int) -> None:
 
 
 def test_an_embedding_model_is_asked_for_an_embedding(serve: Any) -> None:
-    endpoint, seen = serve({"/v1/embeddings": [(200, {"data": [{"embedding": [0.0] * 8}]})]})
+    endpoint, seen = serve({"/v1/embeddings": [(200, {"data": [{"embedding": [0.5] * 8}]})]})
     probe = Probe(endpoint)
     assert probe.prove("m", ("embed",)).shown == "embed: an embedding of 8 numbers"
     assert probe.prove("m", ("transcription",)).shown.startswith("tasks: not asked")

