@@ -6,6 +6,8 @@
     │   ├── RecipeNotFound
     │   ├── InvalidRecipe               carries all findings at once
     │   ├── SpecDiffers                 running already, with another spec
+    │   ├── BadMedia                    a file that no model can look at or listen to
+    │   ├── RequestRefused              the server refuses a request; the text says what to change
     │   └── NotProven                   the server answers, but not what the recipe promises
     ├── EngineError                 4   the engine or the image is not there
     │   ├── EngineUnavailable
@@ -92,6 +94,24 @@ class InvalidRecipe(Refused):
 
 class SpecDiffers(Refused):
     """The recipe runs already, with another spec."""
+
+
+class BadMedia(Refused):
+    """A file that cannot be read, or is of no kind that a model takes."""
+
+
+class RequestRefused(Refused):
+    """A server answered a request with an error. `status` is that of HTTP, 0 where the connection
+    broke; `words` are the server's own; `kind` names what is known, such as `too-long`.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str = "", status: int = 0, words: str = "", kind: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.words = words
+        self.kind = kind
 
 
 class NotProven(Refused):

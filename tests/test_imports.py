@@ -24,7 +24,9 @@ ALLOWED = {
     "health": BASE | {"engine.protocol"},
     "diagnose": BASE | {"health.log_lines", "health.phases"},
     "launcher": BASE
-    | {"catalog", "recipe", "plan", "render", "engine.protocol", "health", "diagnose"},
+    | {"catalog", "recipe", "plan", "render", "engine.protocol", "health", "diagnose", "media"},
+    "media": BASE,
+    "gateway": BASE | {"media"},
     "ui": BASE,
 }
 DOCKER = {"docker", "docker_errors", "docker_streams"}

@@ -270,6 +270,11 @@ def _read_container(data: Mapping[str, Any]) -> Deployed:
         api_key=environment.get(API_KEY_VARIABLE, ""),
         script=(data["Config"].get("Cmd") or [""])[-1],
         secrets=find_secret_values(environment),
+        mounts=tuple(
+            (str(mount["Source"]), str(mount["Destination"]))
+            for mount in data.get("Mounts") or ()
+            if mount.get("Type") == "bind"
+        ),
     )
 
 

@@ -98,7 +98,7 @@ class Deployed:
     """A container as the engine knows it; ours or, when `find` met it by name, anybody's.
 
     `api_key` is the one of its environment, `secrets` are all secret values there; `script` is the
-    last word of its command.
+    last word of its command; `mounts` are folders of this machine and their paths inside.
     """
 
     id: str
@@ -111,6 +111,7 @@ class Deployed:
     api_key: str = field(default="", repr=False)
     script: str = field(default="", repr=False)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    mounts: tuple[tuple[str, str], ...] = ()
 
     @property
     def ours(self) -> bool:

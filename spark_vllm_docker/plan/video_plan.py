@@ -17,6 +17,7 @@ from spark_vllm_docker.plan.video import (
     longest_video,
     settings_for,
 )
+from spark_vllm_docker.recipe.arguments import Arguments
 
 ANSWER_TOKENS = 2048
 """Left for reasoning and answer in every prompt that is planned."""
@@ -50,9 +51,14 @@ def read_video_settings(report: PlanReport) -> VideoSettings | None:
     shape = report.surroundings.shape
     if shape is None or not shape.video:
         return None
-    video = read_json_flag(report.arguments, "--media-io-kwargs").get("video")
+    return read_video_flags(report.arguments)
+
+
+def read_video_flags(arguments: Arguments) -> VideoSettings:
+    """What the flags of `vllm serve` do to videos; vLLM's defaults where they say nothing."""
+    video = read_json_flag(arguments, "--media-io-kwargs").get("video")
     given = video if isinstance(video, dict) else {}
-    pruning = report.arguments.find("--video-pruning-rate")
+    pruning = arguments.find("--video-pruning-rate")
     rate = _number(pruning.values[0].value if pruning and pruning.values else 0.0, 0.0)
     return VideoSettings(
         fps=_number(given.get("fps", -1), -1.0),

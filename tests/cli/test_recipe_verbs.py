@@ -90,10 +90,13 @@ def test_schema_is_json(cli: CommandLine) -> None:
     assert json.loads(cli("schema").out)["title"] == "spark-recipe recipe"
 
 
+OMNI = ["nemotron-omni", "nemotron-omni-bf16", "nemotron-omni-fp8"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        (["omni"], ["nemotron-omni", "nemotron-omni-bf16", "nemotron-omni-fp8"]),
+        (["omni"], [*OMNI, "tiny-omni-cpu"]),
         (["OMNI", "stock"], ["nemotron-omni"]),
         (["--tag", "b12x"], ["nemotron-nano-b12x"]),
         (["--hardware", "l40s"], ["nemotron-omni-fp8"]),

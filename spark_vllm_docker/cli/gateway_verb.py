@@ -1,0 +1,148 @@
+"""`spark-recipe gateway`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spark_vllm_docker.cli.options import engine_option
+
+if TYPE_CHECKING:
+    from spark_vllm_docker.gateway.forwarding import Backend
+    from spark_vllm_docker.gateway.tenants import Tenant
+
+NEEDS = "pip install 'spark-recipe[gateway]'"
+_COUNT = click.IntRange(min=1)
+_QUEUE = click.IntRange(min=0)
+
+
+@click.command("gateway")
+@click.option("--listen", default="127.0.0.1", show_default=True, metavar="ADDRESS")
+@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True)
+@click.option("--keys", type=click.Path(dir_okay=False), help="YAML: tenants: {NAME: {key: …}}.")
+@click.option("--backend", "urls", multiple=True, metavar="URL", help="A server besides ours.")
+@click.option("--media-at-once", type=_COUNT, default=1, show_default=True)
+@click.option("--media-queue", type=_QUEUE, default=8, show_default=True)
+@click.option("--text-at-once", type=_COUNT, default=64, show_default=True)
+@click.option("--text-queue", type=_QUEUE, default=256, show_default=True)
+@click.option("--drain", "drain_s", type=_COUNT, default=120, show_default=True, metavar="SECONDS")
+@engine_option
+def command(
+    listen: str,
+    port: int,
+    keys: str | None,
+    urls: tuple[str, ...],
+    media_at_once: int,
+    media_queue: int,
+    text_at_once: int,
+    text_queue: int,
+    drain_s: int,
+    engine: str | None,
+) -> None:
+    """One OpenAI-compatible address in front of all deployments, by the name of the model.
+
+    Requests with video or sound wait in a queue of their own, so that chat goes on; a full queue is
+    answered 429 with Retry-After. The sound of videos is asked for where a client forgets it. On
+    SIGTERM no more is taken and what runs is finished.
+    """
+    from spark_vllm_docker.errors import Refused
+    from spark_vllm_docker.render.deployment import LOOPBACK
+
+    try:
+        import uvicorn
+
+        from spark_vllm_docker.gateway.app import Gateway, Limits
+        from spark_vllm_docker.gateway.lanes import LaneLimits
+    except ImportError as error:
+        raise Refused(f"a library of the gateway is missing ({error.name})", hint=NEEDS) from error
+
+    tenants = _find_tenants(keys, is_open=listen not in (LOOPBACK, "::1", "localhost"))
+    limits = Limits(LaneLimits(text_at_once, text_queue), LaneLimits(media_at_once, media_queue))
+    gateway = Gateway(lambda: _discover(engine, urls), limits, tenants)
+    _require_free(listen, port)
+    click.echo(f"gateway at http://{listen}:{port}/v1; Ctrl-C ends it", err=True)
+    uvicorn.run(
+        gateway.build(),
+        host=listen,
+        port=port,
+        log_level="warning",
+        timeout_graceful_shutdown=drain_s,
+        server_header=False,
+    )
+
+
+def _find_tenants(keys: str | None, *, is_open: bool) -> tuple[Tenant, ...]:
+    """Those of the file; for an address that others reach, else one with a new key."""
+    from spark_vllm_docker.gateway.tenants import Tenant, read_tenants
+
+    if keys:
+        return read_tenants(Path(keys))
+    if not is_open:
+        return ()
+    import secrets
+
+    key = secrets.token_urlsafe(24)
+    click.echo(f"api key   {key}   (shown once)", err=True)
+    return (Tenant("all", key),)
+
+
+def _require_free(listen: str, port: int) -> None:
+    import socket
+
+    from spark_vllm_docker.errors import PortTaken, UsageError
+
+    family = socket.AF_INET6 if ":" in listen else socket.AF_INET
+    try:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((listen, port))
+    except OSError as error:
+        if error.errno == 98:
+            raise PortTaken(f"port {port} is taken", hint="--port another") from error
+        raise UsageError(f"--listen {listen}: {error.strerror or error}") from error
+
+
+def _discover(engine: str | None, urls: Sequence[str]) -> list[Backend]:
+    """Deployments that run, and the servers that were named; those that do not answer are left
+    out.
+    """
+    from contextlib import suppress
+
+    from spark_vllm_docker.cli.engines import list_deployed
+    from spark_vllm_docker.errors import SparkRecipeError
+    from spark_vllm_docker.gateway.forwarding import Backend
+    from spark_vllm_docker.launcher.server_view import view_deployment
+    from spark_vllm_docker.launcher.watched import find_api_key
+    from spark_vllm_docker.media.chat import ChatServer, Listed
+
+    found: list[Backend] = []
+    deployments = []
+    with suppress(SparkRecipeError):
+        deployments = [pair for pair in list_deployed(engine) if pair[1].state == "running"]
+    for opened, deployed in deployments:
+        listed = Listed(next(iter(deployed.served), ""))
+        in_container = opened.kind != "process"
+        view = view_deployment(deployed, listed, os.environ, in_container=in_container)
+        found.append(
+            Backend(
+                deployed.name,
+                deployed.endpoint,
+                deployed.served,
+                find_api_key(deployed),
+                view.takes_kwargs,
+            )
+        )
+    for url in urls:
+        server = ChatServer(url, os.environ.get("VLLM_API_KEY", ""))
+        try:
+            with suppress(SparkRecipeError):
+                names = tuple(model.name for model in server.list_models())
+                key = os.environ.get("VLLM_API_KEY", "")
+                found.append(Backend(server.address, server.address, names, key))
+        finally:
+            server.close()
+    return found

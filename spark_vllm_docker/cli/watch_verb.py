@@ -1,0 +1,265 @@
+"""`spark-recipe watch`."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spark_vllm_docker.cli.options import engine_option, json_option
+
+if TYPE_CHECKING:
+    from spark_vllm_docker.launcher.server_view import ServerView
+    from spark_vllm_docker.launcher.watching import Answers, Watched, Watching
+    from spark_vllm_docker.media.chat import ChatServer
+    from spark_vllm_docker.media.notes import Mode
+    from spark_vllm_docker.media.probing import Media
+
+AUTO = "auto"
+_SHRINKS = 4
+
+
+@click.command("watch")
+@click.argument("video", metavar="VIDEO|URL")
+@click.option("--recipe", "name", metavar="NAME", help="A deployment; else the only one that runs.")
+@click.option("--url", help="Any OpenAI-compatible server, instead of a deployment.")
+@click.option("--api-key", envvar="VLLM_API_KEY", help="Its key; of a deployment it is known.")
+@click.option("--model", help="One of several that the server lists.")
+@click.option("--notes", "mode", flag_value="notes", default=True, help="Chapters and key points.")
+@click.option("--transcript", "mode", flag_value="transcript", help="What is said, as subtitles.")
+@click.option(
+    "--prompt",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Ask this of every part.",
+)
+@click.option("--segment", default=AUTO, show_default=True, metavar="auto|600s", help="A part.")
+@click.option("--language", default="", help="Of the notes, such as French.")
+@click.option("--summarizer", metavar="NAME|URL", help="Another model joins the notes.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Without it, beside the video.")
+@click.option("--html", type=click.Path(dir_okay=False), help="A page with pictures too.")
+@click.option("--max-tokens", type=click.IntRange(min=16), default=2048, show_default=True)
+@click.option("--no-sound", is_flag=True, help="Leave the sound out.")
+@engine_option
+@json_option
+def command(
+    video: str,
+    name: str | None,
+    url: str | None,
+    api_key: str | None,
+    model: str | None,
+    mode: Mode,
+    prompt: str | None,
+    segment: str,
+    language: str,
+    summarizer: str | None,
+    out: str | None,
+    html: str | None,
+    max_tokens: int,
+    no_sound: bool,
+    engine: str | None,
+    as_json: bool,
+) -> int:
+    """Notes, a transcript or an answer from a video of any length.
+
+    It is cut into parts that fit, in silences; each part is asked about on its own, and the answers
+    are joined, with times of the whole video. A run that breaks goes on where it stopped when it is
+    started again. Exit code 1 when a part failed.
+    """
+    from spark_vllm_docker.cli.media_inputs import open_server, require_media
+    from spark_vllm_docker.cli.screens import write_json
+    from spark_vllm_docker.launcher.watching import Answers, Watching, collect
+
+    require_media()
+    text = Path(prompt).read_text(encoding="utf-8", errors="replace") if prompt else ""
+    mode = "prompt" if prompt else mode
+    say = Say()
+    with tempfile.TemporaryDirectory(prefix="spark-recipe-watch-") as folder:
+        media = _get(video, Path(folder))
+        target = Path(out) if out else _name_output(video, mode)
+        _require_writable(target, html)
+        server, view = open_server(name, url, api_key, model, engine)
+        watching = Watching(
+            media,
+            mode,
+            text,
+            language,
+            _part_length(segment, view, media, max_tokens, not no_sound),
+            segment,
+            max_tokens,
+            use_sound=not no_sound,
+        )
+        answers = Answers(target.with_name(f"{target.name}.parts"), watching, view.model)
+        try:
+            watched = _watch(server, view, watching, answers, say)
+        except BaseException:
+            if any(answers.find(part) for part in answers.parts):
+                done = collect(watching, answers, {})
+                _write(target, watching, done, "")
+                say(f"what is done is in {target}; the same command goes on with the rest")
+            raise
+        summary = ""
+        if mode != "transcript":
+            summary = _summarise(summarizer, (server, view), watched, language, max_tokens, say)
+        _write(target, watching, watched, summary)
+        if html:
+            _write_page(Path(html), watching, watched, summary, Path(folder))
+        server.close()
+    failed = watched.failed
+    if not failed:
+        answers.remove()
+    if watched.unheard:
+        say(f"warning: the sound of {watched.unheard} parts did not enter the prompt")
+    if as_json:
+        parts = [
+            {"start_s": c.part.start, "end_s": c.part.end, "title": c.title, "text": c.text}
+            | ({"failed": c.failed} if c.failed else {})
+            for c in watched.chapters
+        ]
+        write_json("watch", ok=not failed, out=str(target), summary=summary, parts=parts)
+    else:
+        click.echo(str(target))
+    return int(bool(failed))
+
+
+def _watch(
+    server: ChatServer, view: ServerView, watching: Watching, answers: Answers, say: Say
+) -> Watched:
+    """With shorter parts where the server says that they do not fit, and the user said nothing."""
+    from spark_vllm_docker.errors import BadMedia
+    from spark_vllm_docker.launcher.asking import TooLong
+    from spark_vllm_docker.launcher.watching import watch
+
+    for _ in range(_SHRINKS):
+        try:
+            return watch(server, view, watching, answers, say)
+        except TooLong as error:
+            length = max((part.end - part.start for part in answers.parts), default=0.0)
+            if watching.segment != AUTO or error.part_s >= length:
+                raise
+            say(f"parts of {length:.0f} s do not fit; cut again")
+            answers.forget()
+            watching = replace(watching, part_s=max(2.0, error.part_s))
+            server.reopen()
+    raise BadMedia("no part of the video fits in the server's context")
+
+
+def _get(video: str, folder: Path) -> Media:
+    from spark_vllm_docker.errors import BadMedia
+    from spark_vllm_docker.media.download import fetch
+    from spark_vllm_docker.media.probing import probe
+
+    remote = video.startswith(("http://", "https://"))
+    media = probe(fetch(video, folder) if remote else Path(video))
+    if media.kind != "video":
+        hint = f'spark-recipe ask --audio {video} "…"' if media.kind == "audio" else ""
+        raise BadMedia(f"{video} is no video", hint=hint)
+    if media.duration_s <= 0:
+        raise BadMedia(f"{video} has no length")
+    return media
+
+
+def _name_output(video: str, mode: str) -> Path:
+    from urllib.parse import urlsplit
+
+    if video.startswith(("http://", "https://")):
+        stem = Path(urlsplit(video).path).stem or "video"
+        return Path(f"{stem}.srt" if mode == "transcript" else f"{stem}.notes.md")
+    path = Path(video)
+    return path.with_name(f"{path.stem}.srt" if mode == "transcript" else f"{path.stem}.notes.md")
+
+
+def _require_writable(*targets: Path | str | None) -> None:
+    """Before an hour's work, not after it."""
+    import os
+
+    from spark_vllm_docker.errors import Refused
+
+    for target in targets:
+        if target is None:
+            continue
+        folder = Path(target).parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise Refused(f"{folder} is no folder that can be written to", hint="--out FILE")
+
+
+def _part_length(
+    segment: str, view: ServerView, video: Media, max_tokens: int, sound: bool
+) -> float:
+    from spark_vllm_docker.errors import UsageError
+    from spark_vllm_docker.plan.video import PART_S, BadVideo, Video, longest_video, parse_video
+
+    if segment != AUTO:
+        try:
+            return parse_video(segment).duration_s
+        except BadVideo as error:
+            raise UsageError(f"--segment {segment}: auto, or a time such as 600s or 5m") from error
+    if not view.counts_video or not view.max_model_len:
+        return PART_S
+    kind = Video(video.duration_s, video.aspect, sound and video.has_sound)
+    room = view.max_model_len - max_tokens - 200
+    return max(10.0, min(float(PART_S), longest_video(kind, view.video, room)))
+
+
+def _summarise(
+    summarizer: str | None,
+    own: tuple[ChatServer, ServerView],
+    watched: Watched,
+    language: str,
+    max_tokens: int,
+    say: Say,
+) -> str:
+    """The joined notes; without them the parts' own notes are all there is, and that is said."""
+    from spark_vllm_docker.cli.media_inputs import open_server
+    from spark_vllm_docker.errors import SparkRecipeError
+    from spark_vllm_docker.launcher.watching import join
+
+    try:
+        server, view = own
+        if summarizer:
+            is_url = summarizer.startswith(("http://", "https://"))
+            name, url = (None, summarizer) if is_url else (summarizer, None)
+            server, view = open_server(name, url, None, None, None)
+        return join(server, view, watched, language, max_tokens, say)
+    except SparkRecipeError as error:
+        say(f"warning: the notes are not joined: {error.message}")
+        return ""
+
+
+def _write(target: Path, watching: Watching, watched: Watched, summary: str) -> None:
+    from spark_vllm_docker.cli.files import write_new_file
+    from spark_vllm_docker.media.notes import write_markdown, write_subtitles
+
+    if watching.mode == "transcript" and target.suffix in (".srt", ".vtt"):
+        text = write_subtitles(watched.cues, vtt=target.suffix == ".vtt")
+    else:
+        duration = watching.video.duration_s
+        text = write_markdown(target.name.partition(".")[0], duration, summary, watched.chapters)
+    write_new_file(target, text, force=True)
+
+
+def _write_page(
+    target: Path, watching: Watching, watched: Watched, summary: str, folder: Path
+) -> None:
+    from spark_vllm_docker.cli.files import write_new_file
+    from spark_vllm_docker.media.page import write_page
+
+    name = watching.video.path.stem
+    text = write_page(watching.video, name, summary, watched.chapters, folder)
+    write_new_file(target, text, force=True)
+
+
+class Say:
+    """Writes one line at a time to stderr, from any thread."""
+
+    def __init__(self) -> None:
+        import threading
+
+        self._lock = threading.Lock()
+
+    def __call__(self, text: str) -> None:
+        with self._lock:
+            click.echo(text, err=True)

@@ -1,0 +1,201 @@
+"""The gateway's application: `/v1/…` by model, `/v1/models`, `/health`, `/metrics`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import httpx
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from spark_vllm_docker.findings import did_you_mean
+from spark_vllm_docker.gateway.body import BadBody, RequestBody
+from spark_vllm_docker.gateway.forwarding import Backend, Forwarded, Job, pass_headers
+from spark_vllm_docker.gateway.lanes import Lane, LaneLimits
+from spark_vllm_docker.gateway.media_requests import MIXED, Contents, complete, read_contents
+from spark_vllm_docker.gateway.metrics import Metrics
+from spark_vllm_docker.gateway.tenants import Tenant, find_tenant
+
+PATHS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/responses",
+    "/v1/score",
+    "/v1/rerank",
+)
+REFRESH_S = 3.0
+CONNECT_S, SILENCE_S = 5.0, 900.0
+TEXT, MEDIA = "text", "media"
+Discover = Callable[[], Sequence[Backend]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of the two lanes that each model has, and of a body."""
+
+    text: LaneLimits
+    media: LaneLimits
+    body_bytes: int = 4 << 30
+
+
+class Gateway:
+    """State and handlers. `discover` looks for servers and may take its time; it runs in a
+    thread.
+    """
+
+    def __init__(
+        self, discover: Discover, limits: Limits, tenants: tuple[Tenant, ...] = ()
+    ) -> None:
+        self._discover, self._tenants = discover, tenants
+        self._limits = limits
+        self._lanes: dict[tuple[str, str], Lane] = {}
+        self._backends: dict[str, Backend] = {}
+        self._looked = 0.0
+        self._looking = asyncio.Lock()
+        self._metrics = Metrics()
+        self._client = httpx.AsyncClient(
+            timeout=httpx.Timeout(SILENCE_S, connect=CONNECT_S),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
+            trust_env=False,
+        )
+
+    def build(self) -> Starlette:
+        """The ASGI application."""
+        routes = [Route(path, self.forward, methods=["POST"]) for path in PATHS]
+        routes += [
+            Route("/v1/models", self.list_models),
+            Route("/health", self.health),
+            Route("/metrics", self.metrics),
+        ]
+        return Starlette(routes=routes, lifespan=self._live)
+
+    async def forward(self, request: Request) -> Response | Forwarded:
+        """Any request with a model."""
+        tenant, refused = self._authorize(request)
+        if refused is not None:
+            return refused
+        body = RequestBody()
+        try:
+            return await self._route(request, body, tenant)
+        except BadBody as error:
+            body.close()
+            return _error(400, str(error))
+        except ClientDisconnect:
+            body.close()
+            return Response(status_code=400)
+        except BaseException:
+            body.close()
+            raise
+
+    async def list_models(self, request: Request) -> Response:
+        """The models of all servers that a tenant may use."""
+        tenant, refused = self._authorize(request)
+        if refused is not None:
+            return refused
+        await self._look(max_age_s=REFRESH_S)
+        data = [
+            {"id": model, "object": "model", "owned_by": backend.name}
+            for model, backend in sorted(self._backends.items())
+            if tenant is None or tenant.may_use(model)
+        ]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def health(self, request: Request) -> Response:
+        """200 when there is a server behind it."""
+        await self._look(max_age_s=REFRESH_S)
+        return Response(status_code=200 if self._backends else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        """Prometheus' text."""
+        return Response(self._metrics.write(), media_type="text/plain; version=0.0.4")
+
+    async def _route(
+        self, request: Request, body: RequestBody, tenant: Tenant | None
+    ) -> Response | Forwarded:
+        async for chunk in request.stream():
+            body.feed(chunk)
+            if body.length > self._limits.body_bytes:
+                body.close()
+                return _error(413, "the request is too large")
+        data = body.parse()
+        model = data.get("model")
+        backend = await self._find(model) if isinstance(model, str) else None
+        if backend is None or (tenant is not None and not tenant.may_use(str(model))):
+            body.close()
+            names = [m for m in self._backends if tenant is None or tenant.may_use(m)]
+            hint = did_you_mean(str(model), names)
+            return _error(404, f"there is no model {model!r}{hint}; there are: {', '.join(names)}")
+        contents = read_contents(data)
+        if contents.flagged and contents.images and contents.videos:
+            body.close()
+            return _error(400, MIXED)
+        takes = backend.takes_kwargs
+        addition = await run_in_threadpool(complete, data, contents, body, takes)
+        lane = MEDIA if contents.is_media else TEXT
+        job = Job(
+            backend,
+            request.url.path,
+            pass_headers(request.headers.raw, backend),
+            body,
+            addition,
+            self._lane(backend, contents),
+            (str(model), lane),
+            tenant.name if tenant else "",
+        )
+        return Forwarded(job, self._client, self._metrics)
+
+    def _lane(self, backend: Backend, contents: Contents) -> Lane:
+        kind = MEDIA if contents.is_media else TEXT
+        limits = self._limits.media if contents.is_media else self._limits.text
+        return self._lanes.setdefault((backend.address, kind), Lane(limits))
+
+    def _authorize(self, request: Request) -> tuple[Tenant | None, Response | None]:
+        if not self._tenants:
+            return None, None
+        found = find_tenant(self._tenants, request.headers.get("authorization", ""))
+        if found is None:
+            return None, _error(401, "no key, or not one that is known here")
+        return found, None
+
+    async def _find(self, model: str) -> Backend | None:
+        if model not in self._backends:
+            await self._look(max_age_s=1.0)
+        return self._backends.get(model)
+
+    async def _look(self, max_age_s: float) -> None:
+        async with self._looking:
+            if time.monotonic() - self._looked < max_age_s:
+                return
+            found = await run_in_threadpool(self._discover)
+            self._backends = {model: one for one in reversed(found) for model in one.models}
+            self._looked = time.monotonic()
+
+    @asynccontextmanager
+    async def _live(self, app: Starlette) -> AsyncIterator[None]:
+        await self._look(max_age_s=0.0)
+        keeping = asyncio.create_task(self._keep_looking())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeping
+            await self._client.aclose()
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            with suppress(Exception):  # the next look may do better
+                await self._look(max_age_s=REFRESH_S / 2)
+
+
+def _error(status: int, message: str) -> JSONResponse:
+    return JSONResponse({"error": {"message": message, "code": status}}, status_code=status)

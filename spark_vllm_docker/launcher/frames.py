@@ -1,0 +1,105 @@
+"""How many frames of a video fit in a prompt, before it is sent and after a server refused it.
+
+Fewer frames cost gestures and slides, never sound: of the sound every second is in the prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor
+
+from spark_vllm_docker.launcher.server_view import ServerView
+from spark_vllm_docker.media.probing import Media
+from spark_vllm_docker.media.refusals import read_limits
+from spark_vllm_docker.plan.video import (
+    PART_S,
+    SOURCE_FPS,
+    Video,
+    VideoSettings,
+    count_video,
+    longest_video,
+    settings_for,
+)
+
+SECONDS_PER_FRAME = 10.0
+"""With fewer frames than one in so many seconds a video is cut instead."""
+SPARE = 0.94
+"""Of what a refusal says would fit: labels and sound do not shrink with the frames."""
+PART_SLACK = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class FramePlan:
+    """What is asked of the server: `frames` as (fps, number), None for its own. `cut_s` is the
+    longest part that fits where the video must be cut, else 0. `tokens` are those of the prompt, 0
+    where they cannot be computed.
+    """
+
+    frames: tuple[float, int] | None = None
+    cut_s: float = 0.0
+    tokens: int = 0
+    note: str = ""
+
+
+def plan_frames(
+    view: ServerView, videos: Sequence[Media], sound: bool, text_tokens: int, max_tokens: int
+) -> FramePlan:
+    """Before anything is sent; without a formula for the model only the length is looked at."""
+    longest = max((video.duration_s for video in videos), default=0.0)
+    if not view.counts_video or not view.max_model_len:
+        return FramePlan(cut_s=PART_S if longest > PART_S * PART_SLACK else 0.0)
+    room = max(0, view.max_model_len - max_tokens - text_tokens)
+    kinds = [Video(v.duration_s, v.aspect, sound and v.has_sound) for v in videos]
+    tokens = sum(count_video(kind, view.video).prompt for kind in kinds)
+    if longest > PART_S * PART_SLACK:
+        return FramePlan(cut_s=min(PART_S, _longest(view, kinds[0], room)), tokens=tokens)
+    if tokens <= room or not videos:
+        return FramePlan(tokens=tokens)
+    share = room // len(kinds)
+    found = [settings_for(kind, view.video.pruning, share) for kind in kinds]
+    fewest = min((one.num_frames if one else 0) for one in found)
+    if view.takes_kwargs is False or fewest < max(1.0, longest / SECONDS_PER_FRAME):
+        return FramePlan(cut_s=_longest(view, kinds[0], room), tokens=tokens)
+    fps = min(one.fps for one in found if one)
+    settings = VideoSettings(fps, fewest, view.video.pruning)
+    after = sum(count_video(kind, settings).prompt for kind in kinds)
+    note = _say(fewest, longest, f"{tokens:,} tokens do not fit in {room:,}, {after:,} do")
+    return FramePlan((fps, fewest), 0.0, after, note)
+
+
+def shrink_frames(
+    view: ServerView, before: FramePlan, videos: Sequence[Media], words: str
+) -> FramePlan:
+    """After a refusal that tells how long the prompt was and how long it may be."""
+    longest = max((video.duration_s for video in videos), default=0.0)
+    limits = read_limits(words)
+    used = before.frames[1] if before.frames else _own_frames(view.video, longest)
+    there, allowed = limits or (2, 1)
+    fewer = floor(used * min(0.9, SPARE * allowed / max(1, there)))
+    if view.takes_kwargs is False or fewer < max(1.0, longest / SECONDS_PER_FRAME):
+        return FramePlan(cut_s=max(1.0, longest * min(0.9, SPARE * allowed / max(1, there))))
+    fps = max(0.01, round(min(2.0, 1.01 * fewer / longest), 3)) if longest else 1.0
+    told = f"{there:,} tokens do not fit in {allowed:,}" if limits else "the prompt is too long"
+    return FramePlan((fps, fewer), note=_say(fewer, longest, told))
+
+
+def _own_frames(settings: VideoSettings, duration_s: float) -> int:
+    frames = max(1, floor(duration_s * SOURCE_FPS))
+    if settings.num_frames > 0:
+        frames = min(frames, settings.num_frames)
+    if settings.fps > 0:
+        frames = min(frames, max(1, floor(duration_s * settings.fps)))
+    return frames
+
+
+def _longest(view: ServerView, video: Video, room: int) -> float:
+    return max(1.0, min(float(PART_S), longest_video(video, view.video, room)))
+
+
+def _say(frames: int, duration_s: float, why: str) -> str:
+    each = duration_s / frames
+    return (
+        f"{frames} frames, one in {each:.1f} s: {why}. Gestures and slides may be missed, "
+        "sound is not"
+    )

@@ -1,0 +1,342 @@
+"""A long video, part by part: cut, asked, kept, joined. A run that breaks goes on where it stopped.
+
+The state is a folder beside the output: what is done, and each part's answer in a file of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spark_vllm_docker.errors import BadMedia, RequestRefused, SparkRecipeError
+from spark_vllm_docker.launcher.asking import DROPPED, Asking, TooLong, ask
+from spark_vllm_docker.launcher.server_view import ServerView
+from spark_vllm_docker.media.chat import ChatServer
+from spark_vllm_docker.media.cutting import Part, cut_part, part_suffix, plan_parts
+from spark_vllm_docker.media.notes import (
+    Chapter,
+    Cue,
+    Mode,
+    ask_for,
+    ask_to_join,
+    read_chapter,
+    read_cues,
+    say_span,
+    say_time,
+)
+from spark_vllm_docker.media.probing import Media, probe
+
+TRIES = 3
+RETRY_S = 2.0
+MOST_AT_ONCE = 8
+_EDGE = 1 << 20
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """What is wanted of a video. `part_s` is the longest part, and `segment` what the user said
+    of it.
+    """
+
+    video: Media
+    mode: Mode
+    prompt: str
+    language: str
+    part_s: float
+    segment: str
+    max_tokens: int
+    use_sound: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The chapters in order; `cues` of a transcript. `unheard` counts parts whose sound was
+    dropped.
+    """
+
+    chapters: tuple[Chapter, ...]
+    cues: tuple[Cue, ...]
+    unheard: int
+
+    @property
+    def failed(self) -> list[Chapter]:
+        """The parts without an answer."""
+        return [chapter for chapter in self.chapters if chapter.failed]
+
+
+class Answers:
+    """The folder of one run. A run on another video, or with another question, begins anew.
+
+    Raises:
+        BadMedia: the folder cannot be written; the disk may be full.
+    """
+
+    def __init__(self, folder: Path, watching: Watching, model: str) -> None:
+        self.folder = folder
+        wanted = _describe(watching, model)
+        self.parts: list[Part] = []
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            found = self._read("state.json")
+            if found.get("of") == wanted:
+                self.parts = [Part(**part) for part in found["parts"]]
+            else:
+                for path in folder.glob("part-*"):
+                    path.unlink()
+        except (OSError, TypeError, LookupError) as error:
+            raise BadMedia(f"{folder}: {error}") from error
+        self._of = wanted
+
+    def plan(self, parts: list[Part]) -> None:
+        """Keep the parts of the video: a later run cuts at the same places."""
+        self.parts = parts
+        self._write("state.json", {"of": self._of, "parts": [asdict(part) for part in parts]})
+
+    def forget(self) -> None:
+        """The parts did not fit; nothing is done yet."""
+        self.parts = []
+        for path in self.folder.glob("part-*"):
+            path.unlink(missing_ok=True)
+
+    def find(self, part: Part) -> dict[str, Any] | None:
+        """The answer to a part that is done."""
+        found = self._read(self._name(part))
+        return found if isinstance(found.get("answer"), str) else None
+
+    def keep(self, part: Part, answer: str, sound: str) -> None:
+        """Keep the answer to a part."""
+        self._write(self._name(part), {"answer": answer, "sound": sound})
+
+    def remove(self) -> None:
+        """All is written elsewhere now."""
+        for path in (*self.folder.glob("part-*"), self.folder / "state.json"):
+            path.unlink(missing_ok=True)
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+    @staticmethod
+    def _name(part: Part) -> str:
+        return f"part-{part.number:04}.json"
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            data = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return data if isinstance(data, dict) else {}
+
+    def _write(self, name: str, data: Mapping[str, Any]) -> None:
+        """Whole or not at all."""
+        beside = self.folder / f".{name}.{os.getpid()}"
+        try:
+            beside.write_text(json.dumps(data), encoding="utf-8")
+            beside.replace(self.folder / name)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise BadMedia(f"{self.folder}: {(error.strerror or str(error)).lower()}") from error
+
+
+def watch(
+    server: ChatServer, view: ServerView, watching: Watching, answers: Answers, say: Say
+) -> Watched:
+    """Ask about every part that is not done yet, several at once.
+
+    A part that fails is tried again and then told; when the server is gone, no other is tried.
+
+    Raises:
+        TooLong: parts of this length do not fit.
+        BadMedia: the video cannot be cut, or the disk is full.
+    """
+    if not answers.parts:
+        answers.plan(plan_parts(watching.video, watching.part_s))
+    parts = answers.parts
+    kept = sum(answers.find(part) is not None for part in parts)
+    if kept:
+        say(f"{kept} of {len(parts)} parts are done already")
+    elif len(parts) > 1:
+        say(f"{len(parts)} parts of about {say_time(watching.video.duration_s / len(parts))}")
+    work = _Work(server, view, watching, answers, say, len(parts))
+    failures = work.run([part for part in parts if answers.find(part) is None])
+    return collect(watching, answers, failures)
+
+
+def collect(watching: Watching, answers: Answers, failures: Mapping[int, str]) -> Watched:
+    """What is done so far; `failures` are the reasons of parts that are not, by number."""
+    parts = answers.parts
+    chapters, cues, unheard = [], [], 0
+    for part in parts:
+        found = answers.find(part)
+        if found is None:
+            chapters.append(Chapter(part, "", "", failures.get(part.number, "it was not asked")))
+            continue
+        chapters.append(read_chapter(part, found["answer"]))
+        cues += read_cues(part, found["answer"]) if watching.mode == "transcript" else []
+        unheard += found.get("sound") == DROPPED
+    return Watched(tuple(chapters), tuple(cues), unheard)
+
+
+def join(
+    server: ChatServer, view: ServerView, watched: Watched, language: str, max_tokens: int, say: Say
+) -> str:
+    """One summary of all parts; of very many, first of groups of them.
+
+    Raises:
+        RequestRefused: the server does not make one.
+    """
+    chapters = [chapter for chapter in watched.chapters if not chapter.failed]
+    if len(chapters) < 2:
+        return ""
+    say("joining the notes")
+    room = max(1000, (view.max_model_len or 8192) - max_tokens - 200)
+    while True:
+        groups = _group(chapters, room)
+        answers = [
+            _summarise(server, view, ask_to_join(group, language), max_tokens) for group in groups
+        ]
+        if len(answers) == 1:
+            return answers[0]
+        chapters = [
+            Chapter(replace(group[0].part, end=group[-1].part.end), "", answer)
+            for group, answer in zip(groups, answers, strict=True)
+        ]
+
+
+def _group(chapters: list[Chapter], room: int) -> list[list[Chapter]]:
+    """Neighbours that fit a prompt together, at least two, at three letters a token."""
+    groups: list[list[Chapter]] = [[]]
+    used = 0
+    for chapter in chapters:
+        cost = len(chapter.text) // 3 + 30
+        if used + cost > room and len(groups[-1]) > 1:
+            groups.append([])
+            used = 0
+        groups[-1].append(chapter)
+        used += cost
+    if len(groups) > 1 and len(groups[-1]) == 1:
+        groups[-2] += groups.pop()
+    return groups
+
+
+def _summarise(server: ChatServer, view: ServerView, text: str, max_tokens: int) -> str:
+    room = 3 * max(300, (view.max_model_len or 8192) - max_tokens - 200)
+    asking = Asking(text[:room], max_tokens=max_tokens)
+    reply = ask(server, view, asking, lambda *_: None, lambda _: None).reply
+    return reply.content or reply.reasoning
+
+
+class _Work:
+    def __init__(
+        self,
+        server: ChatServer,
+        view: ServerView,
+        watching: Watching,
+        answers: Answers,
+        say: Say,
+        total: int,
+    ) -> None:
+        self._server, self._view, self._watching = server, view, watching
+        self._answers, self._say, self._total = answers, say, total
+        self._gone = threading.Event()
+
+    def run(self, parts: list[Part]) -> dict[int, str]:
+        """Ask about parts; gives the reasons of those that failed, by number."""
+        failures: dict[int, str] = {}
+        began, done = time.monotonic(), 0
+        at_once = max(1, min(self._view.max_num_seqs, MOST_AT_ONCE, len(parts)))
+        with ThreadPoolExecutor(at_once) as pool:
+            futures = {pool.submit(self._ask_part, part): part for part in parts}
+            try:
+                for future in as_completed(futures):
+                    part = futures[future]
+                    failure = future.result()
+                    done += 1
+                    span = f"part {part.number} of {self._total} ({say_span(part)})"
+                    left = (time.monotonic() - began) / done * (len(parts) - done)
+                    if failure:
+                        failures[part.number] = failure
+                        self._say(f"{span} failed: {failure}")
+                    else:
+                        rest = f"; about {say_time(left)} left" if done < len(parts) else ""
+                        self._say(f"{span} done{rest}")
+            except BaseException:
+                self._gone.set()
+                self._server.close()  # what is being generated for us ends
+                for future in futures:
+                    future.cancel()
+                raise
+        return failures
+
+    def _ask_part(self, part: Part) -> str:
+        """Empty when it is done, else why not."""
+        watching = self._watching
+        target = self._answers.folder / f"part-{part.number:04}{part_suffix(watching.video)}"
+        try:
+            whole = self._total == 1
+            if not whole and not self._gone.is_set():
+                cut_part(watching.video, part, target)
+            media = watching.video if whole else probe(target)
+            text = ask_for(
+                watching.mode, part, watching.video.duration_s, watching.prompt, watching.language
+            )
+            asking = Asking(
+                text, (media,), max_tokens=watching.max_tokens, use_sound=watching.use_sound
+            )
+            return self._try(part, asking)
+        except TooLong:
+            raise
+        except BadMedia as error:
+            if "no space" in error.message.lower():
+                raise
+            return error.message
+        finally:
+            target.unlink(missing_ok=True)
+
+    def _try(self, part: Part, asking: Asking) -> str:
+        failure = ""
+        for attempt in range(TRIES):
+            if self._gone.is_set():
+                return failure or "the server is gone"
+            try:
+                asked = ask(self._server, self._view, asking, lambda *_: None, self._say)
+            except RequestRefused as error:
+                failure = error.message
+                if 400 <= error.status < 500:
+                    return failure
+                if not self._server_answers():
+                    self._gone.set()
+                    return failure
+                time.sleep(RETRY_S * 2**attempt)
+                continue
+            answer = asked.reply.content or asked.reply.reasoning
+            self._answers.keep(part, answer, asked.sound)
+            return ""
+        return failure
+
+    def _server_answers(self) -> bool:
+        try:
+            self._server.list_models()
+        except SparkRecipeError:
+            return False
+        return True
+
+
+def _describe(watching: Watching, model: str) -> str:
+    """The video by its content at both ends, and the question."""
+    video = watching.video
+    digest = hashlib.sha256()
+    with video.path.open("rb") as file:
+        digest.update(file.read(_EDGE))
+        file.seek(max(0, video.size - _EDGE))
+        digest.update(file.read(_EDGE))
+    asked = (watching.mode, watching.prompt, watching.language, watching.segment, model)
+    digest.update(json.dumps([video.size, watching.use_sound, *asked]).encode())
+    return digest.hexdigest()

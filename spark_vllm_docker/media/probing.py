@@ -1,0 +1,133 @@
+"""Files of pictures, sound and video → what must be known before they are sent.
+
+PyAV reads the same libraries that the server's own loaders do, so what it cannot open they cannot
+either.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import av
+import av.error
+
+from spark_vllm_docker.errors import BadMedia
+from spark_vllm_docker.media.content import HEAD_BYTES, Kind, sniff
+
+_QUARTER_TURNS = (90, 270)
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A file to send. Duration in seconds and size in bytes; `width` and `height` as it is shown
+    (a turned video is turned), 0 where there is no picture.
+    """
+
+    path: Path
+    kind: Kind
+    mime: str
+    size: int
+    duration_s: float = 0.0
+    width: int = 0
+    height: int = 0
+    has_sound: bool = False
+    codec: str = ""
+
+    @property
+    def aspect(self) -> float:
+        """Width by height; that of most videos where it is not known."""
+        return self.width / self.height if self.width and self.height else 16 / 9
+
+
+def probe(path: Path) -> Media:
+    """Look into a file.
+
+    Raises:
+        BadMedia: it cannot be read, is empty or cut off, or is of no kind that a model takes.
+    """
+    try:
+        if not path.is_file():
+            reason = "is a folder" if path.is_dir() else "there is no such file"
+            raise BadMedia(f"{path}: {reason}")
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise BadMedia(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    if not size:
+        raise BadMedia(f"{path} is empty")
+    content = sniff(head)
+    if content is None:
+        raise BadMedia(f"{path} is no picture, no sound, no video, no PDF and no text")
+    if content.kind in ("pdf", "text", "image"):
+        return Media(path, content.kind, content.mime, size)
+    return _probe_streams(path, content.mime, size)
+
+
+def _probe_streams(path: Path, mime: str, size: int) -> Media:
+    try:
+        with av.open(str(path), metadata_errors="ignore") as container:
+            pictures = [s for s in container.streams.video if not _is_cover(s)]
+            sounds = list(container.streams.audio)
+            if not pictures and not sounds:
+                raise BadMedia(f"{path} has neither picture nor sound in it")
+            duration = _find_duration(container, pictures or sounds)
+            if not pictures:
+                mime = {"video/mp4": "audio/mp4", "video/webm": "audio/webm"}.get(mime, mime)
+                return Media(path, "audio", mime, size, duration, 0, 0, has_sound=True)
+            stream = pictures[0]
+            frame = next(container.decode(stream), None)
+            if frame is None:
+                raise BadMedia(f"{path}: not one picture of it can be decoded")
+            width, height = _shown_size(stream, frame)
+            return Media(
+                path,
+                "video",
+                mime,
+                size,
+                duration,
+                width,
+                height,
+                has_sound=bool(sounds),
+                codec=stream.codec_context.name or "",
+            )
+    except av.error.FFmpegError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise BadMedia(
+            f"{path} cannot be read ({reason}): it is cut off or damaged",
+            hint="ffmpeg -i FILE -c copy repaired.mp4 may save what is there",
+        ) from error
+
+
+def _is_cover(stream: Any) -> bool:
+    """Whether a stream is the picture on a song's sleeve."""
+    with suppress(AttributeError):
+        return bool(stream.disposition & av.stream.Disposition.attached_pic)
+    return False
+
+
+def _find_duration(container: Any, streams: list[Any]) -> float:
+    """Of the container, else of its stream, else by reading all packets; 0 where none tells."""
+    if container.duration:
+        return float(container.duration) / av.time_base
+    for stream in streams:
+        if stream.duration and stream.time_base:
+            return float(stream.duration * stream.time_base)
+    last = 0.0
+    for packet in container.demux(streams[0]):
+        if packet.pts is not None and packet.time_base:
+            last = max(last, float((packet.pts + (packet.duration or 0)) * packet.time_base))
+    container.seek(0)
+    return last
+
+
+def _shown_size(stream: Any, frame: Any) -> tuple[int, int]:
+    width, height = int(frame.width), int(frame.height)
+    pixel = stream.codec_context.sample_aspect_ratio
+    if pixel:
+        width = max(1, round(width * float(pixel)))
+    turned = abs(int(getattr(frame, "rotation", 0) or 0)) % 360 in _QUARTER_TURNS
+    return (height, width) if turned else (width, height)
