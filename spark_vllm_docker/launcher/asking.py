@@ -11,7 +11,7 @@ from spark_vllm_docker.launcher.frames import FramePlan, plan_frames, shrink_fra
 from spark_vllm_docker.launcher.server_view import ServerView
 from spark_vllm_docker.media.chat import ChatServer, Hear, Reply
 from spark_vllm_docker.media.probing import Media
-from spark_vllm_docker.media.refusals import NO_KWARGS, TOO_LONG
+from spark_vllm_docker.media.refusals import NO_KWARGS, OUT_OF_CACHE, TOO_LONG
 from spark_vllm_docker.media.request import Attachment, Body, Question, find_salt
 from spark_vllm_docker.plan.video import Video, VideoSettings, count_video
 
@@ -96,6 +96,10 @@ def ask(server: ChatServer, view: ServerView, asking: Asking, hear: Hear, say: S
         except RequestRefused as refused:
             if refused.kind == TOO_LONG and asking.videos:
                 plan = shrink_frames(view, plan, asking.videos, refused.words)
+                continue
+            if refused.kind == OUT_OF_CACHE and asking.has_sound and not beside:
+                # The sound is in the processor's cache, with other frames (recorded, 0.20.0).
+                beside = True
                 continue
             if refused.kind == NO_KWARGS and (not beside or plan.frames):
                 view = replace(view, takes_kwargs=False)

@@ -67,7 +67,7 @@ _KNOWN = (
         "an image whose transformers is of vLLM's own time",
     ),
     _known(
-        r"Failed to apply \w+ on data=",
+        r"Failed to apply \w+ on data=|doesn't have audio track with `?audio_in_video",
         "the server's processor failed: it has the sound of an earlier request in its cache, with "
         "other frames",
         "--mm-processor-cache-gb 0 in the recipe, or the same frames as before",
