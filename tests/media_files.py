@@ -13,10 +13,10 @@ def ffmpeg(*arguments: str) -> None:
 
 
 def make_speech(target: Path, text: str = SENTENCE) -> Path:
-    """A spoken sentence at 16 kHz."""
+    """A spoken sentence at 16 kHz, with a second of silence behind it."""
     raw = target.with_suffix(".raw.wav")
     subprocess.run(["espeak-ng", "-w", str(raw), text], check=True)
-    ffmpeg("-i", str(raw), "-ar", "16000", "-ac", "1", str(target))
+    ffmpeg("-i", str(raw), "-af", "apad=pad_dur=1", "-ar", "16000", "-ac", "1", str(target))
     raw.unlink()
     return target
 
@@ -24,12 +24,12 @@ def make_speech(target: Path, text: str = SENTENCE) -> Path:
 def make_video(
     target: Path, seconds: float, *, sound: Path | None = None, rate: int = 12, options: str = ""
 ) -> Path:
-    """A moving test picture, with a sound that is repeated, a second of silence between."""
+    """A moving test picture, with a sound that is repeated."""
     inputs = ["-f", "lavfi", "-i", f"testsrc2=s=320x240:r={rate}:d={seconds}"]
     audio: list[str] = ["-an"]
     if sound is not None:
         inputs += ["-stream_loop", "-1", "-i", str(sound)]
-        audio = ["-c:a", "aac", "-ac", "1", "-af", "apad=pad_dur=1"]
+        audio = ["-c:a", "aac", "-ac", "1"]
     video = options.split() or ["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p"]
     ffmpeg(*inputs, "-t", str(seconds), *video, "-g", str(rate * 2), *audio, str(target))
     return target

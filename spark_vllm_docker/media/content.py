@@ -78,7 +78,7 @@ def _narrow(content: Content, head: bytes) -> Content:
 
 
 def _is_text(head: bytes) -> bool:
-    if not head or b"\x00" in head:
+    if not head or any(byte < 7 or 13 < byte < 27 or byte == 127 for byte in head):
         return False
     try:
         head.decode("utf-8")

@@ -1,0 +1,202 @@
+"""`ask` against a server whose answers are chosen: heard, refused, broken off, and said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import CommandLine, Done
+from tests.media_files import make_picture, make_speech, make_video
+from tests.stand_in.http_server import Answer, chunk, say, serve, usage
+
+RENDER = "/v1/chat/completions/render"
+
+
+@pytest.fixture(scope="session")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ask")
+    speech = make_speech(folder / "speech.wav")
+    make_video(folder / "loud.mp4", 4, sound=speech)
+    make_video(folder / "silent.mp4", 4)
+    make_picture(folder / "picture.png")
+    return folder
+
+
+def ask(cli: CommandLine, address: str, *arguments: str) -> Done:
+    return cli("ask", "--url", address, "What?", *arguments)
+
+
+def places(path: str, **counts: int) -> Answer | None:
+    if path != RENDER:
+        return None
+    return 200, {"features": {"mm_placeholders": {k: [{"length": v}] for k, v in counts.items()}}}
+
+
+def test_a_question_is_answered_and_what_it_took_is_told(cli: CommandLine) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Iterator[str]:
+        yield chunk("", None, reasoning="let me think")
+        yield from say("It is red", prompt=12)
+
+    with serve(answer) as server:
+        done = ask(cli, server.address, "--system", "Be short.")
+        assert (done.code, done.out) == (0, "It is red \n")
+        assert "prompt 12 tokens · answer 3 tokens" in done.err
+        assert server.chats()[0]["messages"][0] == {"role": "system", "content": "Be short."}
+        document = ask(cli, f"{server.address}/v1", "--json", "--no-reasoning").json()
+        assert (document["answer"], document["reasoning"]) == ("It is red ", "let me think")
+        assert server.chats()[1]["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+def test_a_heard_sound_and_a_dropped_one(cli: CommandLine, clips: Path) -> None:
+    heard = {"audio": 101, "video": 9}
+    with serve(lambda path, _: places(path, **heard) or say("a")) as server:
+        done = ask(cli, server.address, "--video", str(clips / "loud.mp4"), "--strict")
+        assert (done.code, "sound in the prompt" in done.err) == (0, True)
+        (body,) = server.chats()
+        assert body["mm_processor_kwargs"] == {"use_audio_in_video": True}
+        assert len(body["cache_salt"]) == 32
+    del heard["audio"]
+    with serve(lambda path, _: places(path, **heard) or say("a")) as server:
+        done = ask(cli, server.address, "--video", str(clips / "loud.mp4"))
+        assert (done.code, "did not enter the prompt" in done.err) == (0, True)
+        assert ask(cli, server.address, "--video", str(clips / "loud.mp4"), "--strict").code == 1
+
+
+def test_without_render_the_prompts_are_compared_when_it_is_strict(
+    cli: CommandLine, clips: Path
+) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        if path == RENDER:
+            return 403, {"error": {"message": "Scale-out endpoints are disabled."}}
+        return say("a", prompt=200 if "mm_processor_kwargs" in body else 100)
+
+    with serve(answer) as server:
+        video = str(clips / "loud.mp4")
+        assert ask(cli, server.address, "--video", video, "--json").json()["sound"] == "unknown"
+        strict = ask(cli, server.address, "--video", video, "--json", "--strict")
+        assert (strict.code, strict.json()["sound"]) == (0, "heard")
+        assert "mm_processor_kwargs" not in server.chats()[-1]
+
+
+def test_a_silent_video_and_a_picture_carry_no_flag(cli: CommandLine, clips: Path) -> None:
+    with serve(lambda *_: say("a")) as server:
+        ask(cli, server.address, "--video", str(clips / "silent.mp4"))
+        ask(cli, server.address, "--image", str(clips / "picture.png"))
+        ask(cli, server.address, "--video", str(clips / "loud.mp4"), "--no-sound")
+        for _, body in server.seen:
+            assert "mm_processor_kwargs" not in body
+
+
+def test_a_picture_beside_a_video_never_goes_with_the_flag(cli: CommandLine, clips: Path) -> None:
+    files = ("--video", str(clips / "loud.mp4"), "--image", str(clips / "picture.png"))
+    with serve(lambda *_: say("a")) as server:
+        assert ask(cli, server.address, *files).code == 0
+        body = server.chats()[0]
+        assert "mm_processor_kwargs" not in body
+        kinds = [part["type"] for part in body["messages"][0]["content"]]
+        assert sorted(kinds) == ["audio_url", "image_url", "text", "video_url"]
+
+
+def test_a_server_that_takes_no_kwargs_gets_the_sound_beside(cli: CommandLine, clips: Path) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        if "mm_processor_kwargs" in body:
+            words = "mm_processor_kwargs is only allowed with --trust-request-mm-kwargs"
+            return 400, {"error": {"message": words}}
+        return say("a")
+
+    with serve(answer) as server:
+        done = ask(cli, server.address, "--video", str(clips / "loud.mp4"))
+        assert (done.code, "the sound is sent beside the video" in done.err) == (0, True)
+        kinds = [part["type"] for part in server.chats()[-1]["messages"][0]["content"]]
+        assert kinds == ["video_url", "audio_url", "text"]
+
+
+def test_a_prompt_that_is_too_long_gets_fewer_frames(cli: CommandLine, clips: Path) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        frames = body.get("media_io_kwargs", {}).get("video", {}).get("num_frames", 32)
+        if frames > 12:
+            words = f"Input length ({frames * 100}) exceeds model's maximum context length (1200)."
+            return 400, {"error": {"message": words}}
+        return places(path, audio=1) or say("a")
+
+    with serve(answer) as server:
+        done = ask(cli, server.address, "--video", str(clips / "loud.mp4"))
+        assert done.code == 0, done.err
+        assert "Gestures and slides may be missed, sound is not" in done.err
+        settings = server.chats()[-1]["media_io_kwargs"]["video"]
+        assert set(settings) == {"fps", "num_frames"}
+
+
+def test_what_never_fits_is_for_watch(cli: CommandLine, clips: Path) -> None:
+    words = "Input length (99999) exceeds model's maximum context length (1200)."
+    with serve(lambda *_: (400, {"error": {"message": words}})) as server:
+        done = ask(cli, server.address, "--video", str(clips / "loud.mp4"))
+        assert (done.code, "spark-recipe watch" in done.err) == (1, True)
+
+
+def broken_off(path: str, body: dict[str, Any]) -> Iterator[str]:
+    yield chunk("a")
+
+
+def error_inside(path: str, body: dict[str, Any]) -> Iterator[str]:
+    yield chunk("a")
+    yield json.dumps({"error": {"message": "EngineCore encountered an issue.", "code": 500}})
+
+
+def garbage(path: str, body: dict[str, Any]) -> Iterator[str]:
+    yield "{not json"
+
+
+@pytest.mark.parametrize(
+    ("answering", "told"),
+    [
+        (broken_off, "the server broke off in the middle of its answer"),
+        (error_inside, "the server's engine has died"),
+        (garbage, "the server answers garbage"),
+        (lambda *_: (200, "<html>"), "the server answers garbage"),
+        (lambda *_: (500, "<html><title>Oops</title>"), "the server answered 500: Oops"),
+    ],
+)
+def test_a_server_in_trouble_is_one_line(cli: CommandLine, answering: Any, told: str) -> None:
+    with serve(answering) as server:
+        done = ask(cli, server.address)
+        assert (done.code, f"error: {told}" in done.err) == (1, True), done.err
+
+
+def test_addresses_that_are_none(cli: CommandLine) -> None:
+    assert "nothing answers at" in ask(cli, "http://127.0.0.1:9").err
+    assert "is no URL of a server" in ask(cli, "localhost:8000").err
+    assert cli("ask").code == 2
+    assert cli("ask", "--url", "http://127.0.0.1:9", " ").code == 2
+    assert "nothing runs" in cli("ask", "--engine", "process", "hello").err
+
+
+def test_what_is_called_what_it_is_not(cli: CommandLine, clips: Path) -> None:
+    with serve(lambda *_: say("a")) as server:
+        done = ask(cli, server.address, "--video", str(clips / "picture.png"))
+        assert f"fix: --image {clips}/picture.png" in done.err
+        done = ask(cli, server.address, "--video", str(clips / "speech.wav"))
+        assert "is sound alone" in done.err
+        assert not server.chats()
+
+
+def test_text_files_and_a_question_from_the_input(cli: CommandLine) -> None:
+    (cli.home / "notes.txt").write_text("the cat is black")
+    with serve(lambda *_: say("a")) as server:
+        assert ask(cli, server.address, "--file", "notes.txt").code == 0
+        assert server.chats()[0]["messages"][0]["content"] == (
+            "notes.txt:\nthe cat is black\n\nWhat?"
+        )
+
+
+def test_usage_alone_and_no_content_is_an_answer(cli: CommandLine) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Iterator[str]:
+        yield chunk("", "length")
+        yield usage(5, 0)
+
+    with serve(answer) as server:
+        assert ask(cli, server.address).code == 0

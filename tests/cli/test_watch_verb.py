@@ -1,0 +1,187 @@
+"""`watch` with real cutting and a server whose answers are chosen: kept, resumed, joined."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import CommandLine
+from tests.media_files import make_speech, make_video
+from tests.stand_in.http_server import Answer, say, serve, slowly
+
+
+@pytest.fixture(scope="session")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("watch")
+    return make_video(folder / "talk.mp4", 60, sound=make_speech(folder / "s.wav"))
+
+
+def text_of(body: dict[str, Any]) -> str:
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else content[-1]["text"]
+
+
+def start_of(body: dict[str, Any]) -> str:
+    found = re.search(r"from (\S+) on", text_of(body))
+    return found[1] if found else "join"
+
+
+def notes(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+    if "/render" in path:
+        return 200, {"features": {"mm_placeholders": {"audio": [{"length": 9}]}}}
+    start = start_of(body)
+    return say(
+        "A summary." if start == "join" else f"# Part at {start}\n[0:03] A point.\n[0:05] B."
+    )
+
+
+def run(cli: CommandLine, address: str, talk: Path, *arguments: str, **options: Any) -> Any:
+    out = ("--out", "notes.md", "--segment", "20s")
+    return cli("watch", str(talk), "--url", address, *out, *arguments, **options)
+
+
+def test_notes_of_all_parts_with_times_of_the_whole(cli: CommandLine, talk: Path) -> None:
+    with serve(notes) as server:
+        done = run(cli, server.address, talk, "--html", "notes.html")
+    assert (done.code, done.out) == (0, "notes.md\n")
+    text = (cli.home / "notes.md").read_text()
+    parts = [body for body in server.chats() if start_of(body) != "join"]
+    assert len(parts) == text.count("# Part at ") - 0 or len(parts) >= 4
+    assert "## Summary\n\nA summary." in text
+    assert text.count("A point.") == len(parts)
+    times = [int(m) * 60 + int(s) for m, s in re.findall(r"\[(\d+):(\d\d)\] A point", text)]
+    assert times == sorted(times)
+    assert times[-1] > 40
+    page = (cli.home / "notes.html").read_text()
+    assert page.count("data:image/jpeg;base64,") == len(parts)
+    assert 'src="http' not in page
+    assert not list(cli.home.glob("*.parts"))
+    assert re.search(r"part \d of \d \(0:\d\d-0:\d\d\) done; about 0:\d\d left", done.err)
+    for body in parts:
+        assert body["mm_processor_kwargs"] == {"use_audio_in_video": True}
+        assert body["cache_salt"]
+
+
+def test_a_transcript_is_subtitles(cli: CommandLine, talk: Path) -> None:
+    with serve(notes) as server:
+        out = ("--transcript", "--out", "t.vtt")
+        assert cli("watch", str(talk), "--url", server.address, *out, "--segment", "20s").code == 0
+    text = (cli.home / "t.vtt").read_text()
+    assert text.startswith("WEBVTT\n")
+    assert text.count("A point.") >= 4
+
+
+def test_another_model_joins_and_a_file_asks(cli: CommandLine, talk: Path) -> None:
+    (cli.home / "p.txt").write_text("Which colours are there?")
+    with serve(notes) as server, serve(notes, models=("small",)) as other:
+        summarizer = ("--summarizer", other.address)
+        assert run(cli, server.address, talk, *summarizer, "--prompt", "p.txt").code == 0
+    assert all("Which colours are there?" in text_of(body) for body in server.chats())
+    assert [body["model"] for body in other.chats()] == ["small"]
+
+
+def test_a_part_that_fails_is_told_and_asked_again_alone(cli: CommandLine, talk: Path) -> None:
+    broken = True
+
+    def answer(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        if broken and start_of(body) == "0:00" and "/render" not in path:
+            return 400, {"error": {"message": "something odd"}}
+        return notes(path, body)
+
+    with serve(answer) as server:
+        done = run(cli, server.address, talk)
+        assert (done.code, "failed: the server answered 400: something odd" in done.err) == (
+            1,
+            True,
+        )
+        assert "*This part failed: the server answered 400" in (cli.home / "notes.md").read_text()
+        asked = len(server.chats())
+        broken = False
+        again = run(cli, server.address, talk)
+        assert again.code == 0
+        assert "parts are done already" in again.err
+        assert len(server.chats()) == asked + 2  # the part, and the joining
+    assert "failed" not in (cli.home / "notes.md").read_text()
+
+
+def test_an_answer_that_breaks_off_is_tried_again(cli: CommandLine, talk: Path) -> None:
+    seen: set[str] = set()
+
+    def answer(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        start = start_of(body)
+        if "/render" not in path and start == "0:00" and start not in seen:
+            seen.add(start)
+            return iter(())
+        return notes(path, body)
+
+    with serve(answer) as server:
+        assert run(cli, server.address, talk).code == 0
+    assert seen
+
+
+def test_an_interrupt_keeps_what_is_done(cli: CommandLine, talk: Path) -> None:
+    first = threading.Event()
+
+    def answer(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        events = notes(path, body)
+        if isinstance(events, tuple):
+            return events
+        if first.is_set():
+            return slowly(events, 30)
+        first.set()
+        return events
+
+    with serve(answer) as server:
+        arguments = (
+            "watch",
+            str(talk),
+            "--url",
+            server.address,
+            "--segment",
+            "20s",
+            "--out",
+            "n.md",
+        )
+        process = cli.start(*arguments)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if " done" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 130
+        assert "the same command goes on with the rest" in err
+    assert "A point." in (cli.home / "n.md").read_text()
+    assert list((cli.home / "n.md.parts").glob("part-*.json"))
+    assert not list((cli.home / "n.md.parts").glob("part-*.mp4"))
+    with serve(notes) as server:
+        assert cli("watch", str(talk), "--url", server.address, *arguments[4:]).code == 0
+    assert not (cli.home / "n.md.parts").exists()
+
+
+def test_another_question_begins_anew(cli: CommandLine, talk: Path) -> None:
+    folder = cli.home / "notes.md.parts"
+    folder.mkdir()
+    (folder / "state.json").write_text(json.dumps({"of": "another", "parts": []}))
+    (folder / "part-0001.json").write_text(json.dumps({"answer": "old"}))
+    with serve(notes) as server:
+        assert run(cli, server.address, talk).code == 0
+    assert "old" not in (cli.home / "notes.md").read_text()
+
+
+def test_bad_input_is_said_before_anything_is_cut(cli: CommandLine, talk: Path) -> None:
+    with serve(notes) as server:
+        (cli.home / "x.mp4").write_text("hello")
+        assert "is no video" in cli("watch", "x.mp4", "--url", server.address).err
+        nowhere = ("--out", "/nowhere/n.md")
+        done = cli("watch", str(talk), "--url", server.address, *nowhere)
+        assert (done.code, "is no folder that can be written to" in done.err) == (1, True)
+        assert cli("watch", str(talk), "--url", server.address, "--segment", "x").code == 2
+        assert not server.chats()
