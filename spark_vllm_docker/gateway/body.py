@@ -133,8 +133,11 @@ class RequestBody:
                 target.write_bytes(b64decode(rest, validate=False))
                 return True
             place = self._long[int(url.rpartition(_MARK)[2])]
-            self._file.seek(place.start + len(head.encode()) + len(comma))
-            left = place.end - place.start - len(head.encode()) - len(comma)
+            self._file.seek(place.start)
+            # Found again in the body: a `\/` of the head is one letter there and two here.
+            begin = self._file.read(HEAD_BYTES).index(b"base64,") + len(b"base64,")
+            self._file.seek(place.start + begin)
+            left = place.end - place.start - begin
             rest_of_four = b""
             with target.open("wb") as file:
                 while left > 0 and (piece := self._file.read(min(_CHUNK, left))):

@@ -97,6 +97,11 @@ def choose_cuts(
         # What is left must fit the parts that are left.
         low = max(start + 1, even - reach, duration_s - (left - 1) * longest_s)
         high = min(start + longest_s, even + reach)
+        if not any(low <= pause.middle <= high for pause in silences):
+            # Rather one part more than a sentence cut in two.
+            wide = (start + longest_s / 2, start + longest_s)
+            if any(wide[0] <= pause.middle <= wide[1] for pause in silences):
+                low, high = wide
         cuts.append(_best(even, low, high, silences, scenes))
         start = cuts[-1]
     return cuts

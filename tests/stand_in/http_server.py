@@ -25,6 +25,7 @@ class StandIn:
     headers: list[dict[str, str]] = field(default_factory=list)
     disconnected: threading.Event = field(default_factory=threading.Event)
     address: str = ""
+    stop: Callable[[], None] = lambda: None
 
     def chats(self) -> list[dict[str, Any]]:
         return [body for path, body in self.seen if path == "/v1/chat/completions"]
@@ -56,11 +57,20 @@ def serve(answering: Answering, **settings: Any) -> Iterator[StandIn]:
     stand_in.address = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            server.shutdown()
+            server.server_close()
+
+    stand_in.stop = stop
     try:
         yield stand_in
     finally:
-        server.shutdown()
-        server.server_close()
+        stop()
 
 
 def _make_handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
