@@ -23,6 +23,13 @@ from pathlib import Path
 
 from spark_vllm_docker.diagnose.rules import load_rules
 from tests.bench.diagnosis import lines_per_second, memory_growth, right_rules
+from tests.bench.media import (
+    ask_memory,
+    cutting_time,
+    gateway_memory,
+    gateway_overhead,
+    text_beside_videos,
+)
 from tests.bench.planner import planned_numbers
 from tests.bench.recipes import COUNT, check_many, compare_corpus, read_mutated
 from tests.conftest import STAND_IN_IMAGE, free_port
@@ -184,6 +191,24 @@ def diagnosis_numbers() -> None:
     row("rules", f"{rules}", "120", rules >= 120)
 
 
+def media_numbers(folder: Path) -> None:
+    peak, seconds = ask_memory(folder)
+    what = f"{seconds:.0f} s, the request is sent twice: once to look at the prompt"
+    row("memory of ask with a video of 2 GB", f"{peak:.0f} MiB", "120 MiB", peak <= 120, what)
+    seconds, parts = cutting_time(folder)
+    row("cutting one hour of 720p", f"{seconds:.1f} s", "60 s", seconds <= 60, f"{parts} parts")
+    half, worst, direct = gateway_overhead()
+    what = f"streamed chat, directly {direct:.1f} ms"
+    row("added by the gateway, p50", f"{half:.1f} ms", "3 ms", half <= 3, what)
+    row("added by the gateway, p99", f"{worst:.1f} ms", "10 ms", worst <= 10, what)
+    peak = gateway_memory()
+    row("memory of the gateway with 200 streams", f"{peak:.0f} MiB", "150 MiB", peak <= 150)
+    alone, beside, without = text_beside_videos(folder)
+    limit, ok = f"{1.2 * alone:.0f} ms", beside <= 1.2 * alone
+    what = f"alone {alone:.0f} ms; past the gateway, to the server itself: {without:.0f} ms"
+    row("p99 of text under a full queue of videos", f"{beside:.0f} ms", limit, ok, what)
+
+
 def death_times(folder: Path) -> None:
     values = []
     for _ in range(5):
@@ -261,6 +286,7 @@ def main() -> None:
         recipe_numbers()
         plan_numbers()
         diagnosis_numbers()
+        media_numbers(folder)
         try:
             for measure in (start_times, death_times, ready_times, memory):
                 measure(folder)
