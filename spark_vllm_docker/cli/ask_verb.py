@@ -127,10 +127,15 @@ def _ask(
     server: ChatServer, view: ServerView, asking: Asking, *, strict: bool, as_json: bool
 ) -> int:
     from spark_vllm_docker.cli.screens import write_json
-    from spark_vllm_docker.launcher.asking import DROPPED, HEARD, ask
+    from spark_vllm_docker.launcher.asking import DROPPED, HEARD, TooLong, ask
 
     hear = _listen(silent=as_json, reasoning=asking.reasoning)
-    asked = ask(server, view, asking, hear, lambda note: click.echo(f"note: {note}", err=True))
+    try:
+        asked = ask(server, view, asking, hear, _say)
+    except TooLong as error:
+        if len(asking.media) != 1 or strict:
+            raise
+        return _ask_in_parts(server, view, asking, error.part_s, as_json=as_json)
     unheard = asked.sound == DROPPED or (strict and asking.has_sound and asked.sound != HEARD)
     failed = strict and unheard
     if as_json:
@@ -142,6 +147,43 @@ def _ask(
         click.echo("warning: the sound of the video did not enter the prompt", err=True)
     elif unheard:
         click.echo("warning: nothing proves that the sound entered the prompt", err=True)
+    return int(failed)
+
+
+def _say(note: str) -> None:
+    click.echo(f"note: {note}", err=True)
+
+
+def _ask_in_parts(
+    server: ChatServer, view: ServerView, asking: Asking, part_s: float, *, as_json: bool
+) -> int:
+    """The question about each part of a video, and one answer made of theirs."""
+    from spark_vllm_docker.cli.screens import write_json
+    from spark_vllm_docker.health.log_lines import clean_text
+    from spark_vllm_docker.launcher.watching import AUTO, Answers, Watching, join, watch
+    from spark_vllm_docker.media.notes import say_span
+
+    _say("the video does not fit in one request: it is cut, and each part is asked")
+    (video,) = asking.media
+    text = asking.text
+    watching = Watching(
+        *(video, "prompt", text, "", part_s, AUTO, asking.max_tokens),
+        use_sound=asking.use_sound,
+    )
+    with tempfile.TemporaryDirectory(prefix="spark-recipe-ask-") as folder:
+        watched = watch(server, view, watching, Answers(Path(folder), watching, view.model), _say)
+    whole = join(server, view, watched, "", asking.max_tokens, _say, question=text)
+    failed = bool(watched.failed)
+    if as_json:
+        parts = [
+            {"start_s": c.part.start, "end_s": c.part.end, "answer": c.text or None}
+            for c in watched.chapters
+        ]
+        write_json("ask", ok=not failed, model=view.model, answer=whole, parts=parts)
+        return int(failed)
+    for chapter in watched.chapters:
+        click.echo(f"[{say_span(chapter.part)}] {clean_text(chapter.text or chapter.failed)}\n")
+    click.echo(clean_text(whole))
     return int(failed)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +12,12 @@ from spark_vllm_docker.cli.options import engine_option, json_option
 
 if TYPE_CHECKING:
     from spark_vllm_docker.launcher.server_view import ServerView
-    from spark_vllm_docker.launcher.watching import Answers, Watched, Watching
+    from spark_vllm_docker.launcher.watching import Watched, Watching
     from spark_vllm_docker.media.chat import ChatServer
     from spark_vllm_docker.media.notes import Mode
     from spark_vllm_docker.media.probing import Media
 
 AUTO = "auto"
-_SHRINKS = 4
 
 
 @click.command("watch")
@@ -71,7 +69,7 @@ def command(
     """
     from spark_vllm_docker.cli.media_inputs import open_server, require_media
     from spark_vllm_docker.cli.screens import write_json
-    from spark_vllm_docker.launcher.watching import Answers, Watching, collect
+    from spark_vllm_docker.launcher.watching import Answers, Watching, collect, watch
 
     require_media()
     text = Path(prompt).read_text(encoding="utf-8", errors="replace") if prompt else ""
@@ -94,7 +92,7 @@ def command(
         )
         answers = Answers(target.with_name(f"{target.name}.parts"), watching, view.model)
         try:
-            watched = _watch(server, view, watching, answers, say)
+            watched = watch(server, view, watching, answers, say)
         except BaseException:
             if any(answers.find(part) for part in answers.parts):
                 done = collect(watching, answers, {})
@@ -123,28 +121,6 @@ def command(
     else:
         click.echo(str(target))
     return int(bool(failed))
-
-
-def _watch(
-    server: ChatServer, view: ServerView, watching: Watching, answers: Answers, say: Say
-) -> Watched:
-    """With shorter parts where the server says that they do not fit, and the user said nothing."""
-    from spark_vllm_docker.errors import BadMedia
-    from spark_vllm_docker.launcher.asking import TooLong
-    from spark_vllm_docker.launcher.watching import watch
-
-    for _ in range(_SHRINKS):
-        try:
-            return watch(server, view, watching, answers, say)
-        except TooLong as error:
-            length = max((part.end - part.start for part in answers.parts), default=0.0)
-            if watching.segment != AUTO or error.part_s >= length:
-                raise
-            say(f"parts of {length:.0f} s do not fit; cut again")
-            answers.forget()
-            watching = replace(watching, part_s=max(2.0, error.part_s))
-            server.reopen()
-    raise BadMedia("no part of the video fits in the server's context")
 
 
 def _get(video: str, folder: Path) -> Media:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from queue import Empty, Queue
 from typing import Any
+from uuid import uuid4
 
 from spark_vllm_docker.errors import BadMedia, RequestRefused, SparkRecipeError
 from spark_vllm_docker.launcher.asking import DROPPED, Asking, TooLong, ask
@@ -37,6 +40,9 @@ from spark_vllm_docker.media.probing import Media, probe
 TRIES = 3
 RETRY_S = 2.0
 MOST_AT_ONCE = 8
+AUTO = "auto"
+SHRINKS = 5
+SHORTEST_S = 2.0
 _EDGE = 1 << 20
 Say = Callable[[str], None]
 
@@ -82,10 +88,14 @@ class Answers:
 
     def __init__(self, folder: Path, watching: Watching, model: str) -> None:
         self.folder = folder
+        self.clips = folder / f"clips-{os.getpid()}"
         wanted = _describe(watching, model)
         self.parts: list[Part] = []
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            for left in folder.glob("clips-*"):  # of a run that was killed
+                if not Path(f"/proc/{left.name.partition('-')[2]}").exists():
+                    shutil.rmtree(left, ignore_errors=True)
             found = self._read("state.json")
             if found.get("of") == wanted:
                 self.parts = [Part(**part) for part in found["parts"]]
@@ -150,12 +160,29 @@ def watch(
 ) -> Watched:
     """Ask about every part that is not done yet, several at once.
 
-    A part that fails is tried again and then told; when the server is gone, no other is tried.
+    A part that fails is tried again and then told; when the server is gone, no other is tried. With
+    `AUTO`, parts that turn out too long for the server are cut again.
 
     Raises:
         TooLong: parts of this length do not fit.
         BadMedia: the video cannot be cut, or the disk is full.
     """
+    for _ in range(SHRINKS):
+        try:
+            return _watch_parts(server, view, watching, answers, say)
+        except TooLong as error:
+            length = max((part.end - part.start for part in answers.parts), default=0.0)
+            if watching.segment != AUTO or error.part_s >= length:
+                raise
+            say(f"parts of {length:.0f} s do not fit; cut again")
+            answers.forget()
+            watching = replace(watching, part_s=max(SHORTEST_S, error.part_s))
+    raise BadMedia("no part of the video fits in the server's context")
+
+
+def _watch_parts(
+    server: ChatServer, view: ServerView, watching: Watching, answers: Answers, say: Say
+) -> Watched:
     if not answers.parts:
         answers.plan(plan_parts(watching.video, watching.part_s))
     parts = answers.parts
@@ -185,9 +212,15 @@ def collect(watching: Watching, answers: Answers, failures: Mapping[int, str]) -
 
 
 def join(
-    server: ChatServer, view: ServerView, watched: Watched, language: str, max_tokens: int, say: Say
+    server: ChatServer,
+    view: ServerView,
+    watched: Watched,
+    language: str,
+    max_tokens: int,
+    say: Say,
+    question: str = "",
 ) -> str:
-    """One summary of all parts; of very many, first of groups of them.
+    """One summary of all parts, or one answer to a question; of very many, first of groups.
 
     Raises:
         RequestRefused: the server does not make one.
@@ -200,7 +233,8 @@ def join(
     while True:
         groups = _group(chapters, room)
         answers = [
-            _summarise(server, view, ask_to_join(group, language), max_tokens) for group in groups
+            _summarise(server, view, ask_to_join(group, language, question), max_tokens)
+            for group in groups
         ]
         if len(answers) == 1:
             return answers[0]
@@ -246,42 +280,55 @@ class _Work:
         self._server, self._view, self._watching = server, view, watching
         self._answers, self._say, self._total = answers, say, total
         self._gone = threading.Event()
+        self._finished: Queue[tuple[Part, str | BaseException]] = Queue()
 
     def run(self, parts: list[Part]) -> dict[int, str]:
         """Ask about parts; gives the reasons of those that failed, by number."""
         failures: dict[int, str] = {}
-        began, done = time.monotonic(), 0
+        began = time.monotonic()
         at_once = max(1, min(self._view.max_num_seqs, MOST_AT_ONCE, len(parts)))
-        with ThreadPoolExecutor(at_once) as pool:
-            futures = {pool.submit(self._ask_part, part): part for part in parts}
-            try:
-                for future in as_completed(futures):
-                    part = futures[future]
-                    failure = future.result()
-                    done += 1
-                    span = f"part {part.number} of {self._total} ({say_span(part)})"
-                    left = (time.monotonic() - began) / done * (len(parts) - done)
-                    if failure:
-                        failures[part.number] = failure
-                        self._say(f"{span} failed: {failure}")
-                    else:
-                        rest = f"; about {say_time(left)} left" if done < len(parts) else ""
-                        self._say(f"{span} done{rest}")
-            except BaseException:
-                self._gone.set()
-                self._server.close()  # what is being generated for us ends
-                for future in futures:
-                    future.cancel()
-                raise
+        waiting: Queue[Part] = Queue()
+        for part in parts:
+            waiting.put(part)
+        # Daemons: one that waits for the server must not hold up an interrupt.
+        for _ in range(at_once):
+            threading.Thread(target=self._take_parts, args=(waiting,), daemon=True).start()
+        try:
+            for done in range(1, len(parts) + 1):
+                part, failure = self._finished.get()
+                if isinstance(failure, BaseException):
+                    raise failure
+                span = f"part {part.number} of {self._total} ({say_span(part)})"
+                left = (time.monotonic() - began) / done * (len(parts) - done)
+                if failure:
+                    failures[part.number] = failure
+                    self._say(f"{span} failed: {failure}")
+                else:
+                    rest = f"; about {say_time(left)} left" if done < len(parts) else ""
+                    self._say(f"{span} done{rest}")
+        finally:
+            self._gone.set()
+            shutil.rmtree(self._answers.clips, ignore_errors=True)
         return failures
+
+    def _take_parts(self, waiting: Queue[Part]) -> None:
+        with suppress(Empty):
+            while True:
+                part = waiting.get_nowait()
+                try:
+                    self._finished.put((part, self._ask_part(part)))
+                except BaseException as error:  # told by the thread that waits
+                    self._finished.put((part, error))
 
     def _ask_part(self, part: Part) -> str:
         """Empty when it is done, else why not."""
         watching = self._watching
-        target = self._answers.folder / f"part-{part.number:04}{part_suffix(watching.video)}"
+        name = f"part-{part.number:04}-{uuid4().hex[:8]}{part_suffix(watching.video)}"
+        target = self._answers.clips / name
         try:
             whole = self._total == 1
             if not whole and not self._gone.is_set():
+                self._answers.clips.mkdir(exist_ok=True)
                 cut_part(watching.video, part, target)
             media = watching.video if whole else probe(target)
             text = ask_for(

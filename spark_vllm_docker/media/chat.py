@@ -71,17 +71,11 @@ class ChatServer:
         if not base.startswith(("http://", "https://")) or not host:
             raise RequestRefused(f"{address} is no URL of a server: http://HOST:PORT/v1")
         self.address = base
-        self._headers = headers
-        self._is_here = host in ("127.0.0.1", "localhost", "::1")
-        self.reopen()
-
-    def reopen(self) -> None:
-        """Open it again after `close`."""
         self._client = httpx.Client(
-            base_url=self.address,
-            headers=self._headers,
+            base_url=base,
+            headers=headers,
             timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
-            trust_env=not self._is_here,
+            trust_env=host not in ("127.0.0.1", "localhost", "::1"),
         )
 
     def close(self) -> None:

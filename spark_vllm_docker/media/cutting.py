@@ -27,7 +27,6 @@ WINDOW = 0.2
 """How far from an even cut, as a share of a part, a better place is looked for."""
 SILENCE_DB, SILENCE_S = -35, 0.35
 SCENE = 0.25
-SHORTEST_PART_S = 10.0
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 
 
@@ -69,7 +68,7 @@ def plan_parts(video: Media, longest_s: float) -> list[Part]:
     if video.duration_s <= longest_s:
         return [Part(1, 0.0, video.duration_s, 0.0)]
     keys = find_key_frames(video.path)
-    longest = max(SHORTEST_PART_S, longest_s - OVERLAP_S - _largest_gap(keys, longest_s))
+    longest = max(longest_s / 2, longest_s - OVERLAP_S - _largest_gap(keys, longest_s))
     silences = find_silences(video.path) if video.has_sound else []
     scenes = [] if silences else find_scenes(video.path)
     cuts = choose_cuts(video.duration_s, longest, silences, scenes)

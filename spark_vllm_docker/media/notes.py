@@ -59,12 +59,17 @@ def ask_for(mode: Mode, part: Part, total_s: float, prompt: str, language: str) 
     )
 
 
-def ask_to_join(chapters: Sequence[Chapter], language: str) -> str:
-    """The question that makes one summary of the notes of all parts."""
+def ask_to_join(chapters: Sequence[Chapter], language: str, question: str = "") -> str:
+    """The question that makes one summary of the notes of all parts, or one answer of theirs."""
     notes = "\n\n".join(
         f"## {say_time(c.part.start)} {c.title}\n{c.text}" for c in chapters if not c.failed
     )
     tongue = f" Write in {language}." if language else ""
+    if question:
+        return (
+            "These are answers to one question about consecutive parts of one video, with times of "
+            f"the whole. Answer the question for the whole video: {question}{tongue}\n\n{notes}"
+        )
     return (
         "These are notes of consecutive parts of one video, with times of the whole video. Write a "
         "summary of the video in at most ten sentences. Neighbouring parts overlap by seconds: say "

@@ -135,7 +135,7 @@ def test_what_never_fits_is_for_watch(cli: CommandLine, clips: Path) -> None:
     words = "Input length (99999) exceeds model's maximum context length (1200)."
     with serve(lambda *_: (400, {"error": {"message": words}})) as server:
         done = ask(cli, server.address, "--video", str(clips / "loud.mp4"))
-        assert (done.code, "spark-recipe watch" in done.err) == (1, True)
+        assert (done.code, "the video does not fit" in done.err) == (1, True)
 
 
 def broken_off(path: str, body: dict[str, Any]) -> Iterator[str]:
@@ -200,3 +200,43 @@ def test_usage_alone_and_no_content_is_an_answer(cli: CommandLine) -> None:
 
     with serve(answer) as server:
         assert ask(cli, server.address).code == 0
+
+
+def test_what_does_not_fit_is_cut_and_asked_in_parts(cli: CommandLine, tmp_path: Path) -> None:
+    speech = make_speech(tmp_path / "s.wav")
+    make_video(tmp_path / "long.mp4", 60, sound=speech)
+
+    def answer(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        content = body["messages"][0]["content"]
+        length = len(content[0]["video_url"]["url"]) // 1000 if isinstance(content, list) else 0
+        if length > 900:
+            words = f"Input length ({length}) exceeds model's maximum context length (900)."
+            return 400, {"error": {"message": words}}
+        return say("a part" if isinstance(content, list) else "the whole")
+
+    with serve(answer) as server:
+        done = ask(cli, server.address, "--video", str(tmp_path / "long.mp4"))
+    assert done.code == 0, done.err
+    assert "it is cut, and each part is asked" in done.err
+    assert done.out.count("a part") >= 4
+    assert done.out.strip().endswith("the whole")
+    assert "Answer the question for the whole video: What?" in json.dumps(server.chats()[-1])
+
+
+def test_a_video_of_a_site_comes_through_yt_dlp(cli: CommandLine, clips: Path) -> None:
+    tool = cli.home / "bin/yt-dlp"
+    tool.parent.mkdir()
+    tool.write_text(
+        '#!/bin/sh\nwhile [ $# -gt 1 ]; do [ "$1" = -o ] && o=$2; shift; done\n'
+        f'cp {clips}/loud.mp4 "$(dirname "$o")/video.mp4"\n'
+    )
+    tool.chmod(0o755)
+    with serve(lambda *_: say("a")) as server:
+        page = f"{server.address}/health"
+        server.page = "<!doctype html><p>A page</p>"
+        done = ask(cli, server.address, "--video", page)
+        assert (done.code, "is a page and no file" in done.err) == (1, True)
+        assert "pip install yt-dlp" in done.err
+        cli.environ["PATH"] = f"{tool.parent}:/usr/bin:/bin"
+        assert ask(cli, server.address, "--video", page).code == 0
+        assert "mm_processor_kwargs" in server.chats()[-1]

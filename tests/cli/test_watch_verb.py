@@ -160,7 +160,7 @@ def test_an_interrupt_keeps_what_is_done(cli: CommandLine, talk: Path) -> None:
         assert "the same command goes on with the rest" in err
     assert "A point." in (cli.home / "n.md").read_text()
     assert list((cli.home / "n.md.parts").glob("part-*.json"))
-    assert not list((cli.home / "n.md.parts").glob("part-*.mp4"))
+    assert not list((cli.home / "n.md.parts").glob("**/*.mp4"))
     with serve(notes) as server:
         assert cli("watch", str(talk), "--url", server.address, *arguments[4:]).code == 0
     assert not (cli.home / "n.md.parts").exists()

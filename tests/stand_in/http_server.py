@@ -25,6 +25,7 @@ class StandIn:
     headers: list[dict[str, str]] = field(default_factory=list)
     disconnected: threading.Event = field(default_factory=threading.Event)
     address: str = ""
+    page: str = ""
     stop: Callable[[], None] = lambda: None
 
     def chats(self) -> list[dict[str, Any]]:
@@ -85,7 +86,7 @@ def _make_handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
                 {"id": name, "root": "/models/x", "max_model_len": stand_in.max_model_len}
                 for name in stand_in.models
             ]
-            self._send(200, {"data": models} if self.path == "/v1/models" else "")
+            self._send(200, {"data": models} if self.path == "/v1/models" else stand_in.page)
 
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers["Content-Length"]))
