@@ -13,10 +13,10 @@ def ffmpeg(*arguments: str) -> None:
 
 
 def make_speech(target: Path, text: str = SENTENCE) -> Path:
-    """A spoken sentence at 16 kHz, with a second of silence behind it."""
+    """A spoken sentence at 22.05 kHz, which a server must resample, with a second of silence behind it."""
     raw = target.with_suffix(".raw.wav")
     subprocess.run(["espeak-ng", "-w", str(raw), text], check=True)
-    ffmpeg("-i", str(raw), "-af", "apad=pad_dur=1", "-ar", "16000", "-ac", "1", str(target))
+    ffmpeg("-i", str(raw), "-af", "apad=pad_dur=1", "-ar", "22050", "-ac", "1", str(target))
     raw.unlink()
     return target
 

@@ -37,7 +37,11 @@ def _files(name: str, text: str) -> Callable[[Any], Any]:
 @click.option("--max-tokens", type=click.IntRange(min=1), default=2048, show_default=True)
 @click.option("--no-reasoning", is_flag=True, help="Ask for none, and show none.")
 @click.option("--no-sound", is_flag=True, help="Leave the sound of videos out.")
-@click.option("--strict", is_flag=True, help="Exit code 1 unless the sound is proved to be heard.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit code 1 where a video's sound is not proved.",
+)
 @click.option("--show-request", type=click.Choice(FORMS), help="Print the request; send nothing.")
 @engine_option
 @json_option
@@ -82,7 +86,7 @@ def command(
             reasoning=not no_reasoning,
             strict=strict,
         )
-        server, view = open_server(name, url, api_key, model, engine)
+        server, view = open_server(name, url, api_key, model, engine, words=words)
         try:
             if show_request:
                 click.echo(_show(server, view, asking, show_request), nl=False)
@@ -160,7 +164,8 @@ def _ask_in_parts(
     """The question about each part of a video, and one answer made of theirs."""
     from spark_vllm_docker.cli.screens import write_json
     from spark_vllm_docker.health.log_lines import clean_text
-    from spark_vllm_docker.launcher.watching import AUTO, Answers, Watching, join, watch
+    from spark_vllm_docker.launcher.part_answers import Answers, Watching
+    from spark_vllm_docker.launcher.watching import AUTO, join, watch
     from spark_vllm_docker.media.notes import say_span
 
     _say("the video does not fit in one request: it is cut, and each part is asked")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from spark_vllm_docker.launcher.server_view import ServerView
     from spark_vllm_docker.media.chat import ChatServer, Listed
-    from spark_vllm_docker.media.probing import Media
+    from spark_vllm_docker.media.content import Media
 
 NEEDS = "pip install 'spark-recipe[media]'"
 MOST_TEXT_BYTES = 1 << 20
@@ -30,9 +30,15 @@ def require_media() -> None:
 
 
 def open_server(
-    name: str | None, url: str | None, api_key: str | None, model: str | None, engine: str | None
+    name: str | None,
+    url: str | None,
+    api_key: str | None,
+    model: str | None,
+    engine: str | None,
+    words: tuple[str, ...] = (),
 ) -> tuple[ChatServer, ServerView]:
-    """The server and what must be known of it: of a deployment, or of any address.
+    """The server and what must be known of it: of a deployment, or of any address. `words` are
+    those of the command line, for a hint.
 
     Raises:
         UsageError, NotDeployed, RequestRefused: it is not clear which is meant, or none answers.
@@ -54,10 +60,19 @@ def open_server(
         running = [pair for pair in list_deployed(engine) if pair[1].state == "running"]
         if len(running) != 1:
             names = ", ".join(deployed.name for _, deployed in running)
-            raise UsageError(f"which one? {names} run" if names else "nothing runs: up, or --url")
+            if names:
+                raise UsageError(f"which one? {names} run")
+            raise NotDeployed("nothing runs", hint="spark-recipe up RECIPE, or --url ADDRESS")
         opened, deployed = running[0]
+        if words == (deployed.name,):
+            raise UsageError(f'the question is missing: ask {deployed.name} "…"')
     else:
-        opened, deployed = find_target(engine, name)
+        try:
+            opened, deployed = find_target(engine, name)
+        except NotDeployed as error:
+            if words:
+                error.hint = f'{error.hint}; a question of several words stands in "quotes"'
+            raise
     if deployed.state != "running":
         raise NotDeployed(f"{deployed.name} does not run", hint=f"spark-recipe up {deployed.name}")
     server = ChatServer(deployed.endpoint, api_key or find_api_key(deployed))
@@ -118,9 +133,12 @@ def _as_option(option: str, source: str, media: Media) -> Media:
         return media
     if option == "audio" and media.kind == "video" and media.has_sound:
         return replace(media, kind="audio", mime=media.mime.replace("video/", "audio/"))
+    if option == "audio" and media.kind == "video":
+        raise BadMedia(f"{source} is a video without sound")
     what = {"image": "a picture", "audio": "sound alone", "video": "a video"}
     told = what.get(media.kind, f"a {media.kind} file")
-    raise BadMedia(f"{source} is {told}", hint=f"--{media.kind} {source}")
+    right = media.kind if media.kind in what else "file"
+    raise BadMedia(f"{source} is {told}", hint=f"--{right} {source}")
 
 
 def _draw(path: Path, folder: Path) -> list[Media]:

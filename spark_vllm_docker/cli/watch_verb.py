@@ -11,11 +11,12 @@ import click
 from spark_vllm_docker.cli.options import engine_option, json_option
 
 if TYPE_CHECKING:
+    from spark_vllm_docker.launcher.part_answers import Watching
     from spark_vllm_docker.launcher.server_view import ServerView
-    from spark_vllm_docker.launcher.watching import Watched, Watching
+    from spark_vllm_docker.launcher.watching import Watched
     from spark_vllm_docker.media.chat import ChatServer
+    from spark_vllm_docker.media.content import Media
     from spark_vllm_docker.media.notes import Mode
-    from spark_vllm_docker.media.probing import Media
 
 AUTO = "auto"
 
@@ -41,6 +42,7 @@ AUTO = "auto"
 @click.option("--html", type=click.Path(dir_okay=False), help="A page with pictures too.")
 @click.option("--max-tokens", type=click.IntRange(min=16), default=2048, show_default=True)
 @click.option("--no-sound", is_flag=True, help="Leave the sound out.")
+@click.option("--force", is_flag=True, help="Overwrite an output that is there already.")
 @engine_option
 @json_option
 def command(
@@ -58,6 +60,7 @@ def command(
     html: str | None,
     max_tokens: int,
     no_sound: bool,
+    force: bool,
     engine: str | None,
     as_json: bool,
 ) -> int:
@@ -68,17 +71,23 @@ def command(
     started again. Exit code 1 when a part failed.
     """
     from spark_vllm_docker.cli.media_inputs import open_server, require_media
-    from spark_vllm_docker.cli.screens import write_json
-    from spark_vllm_docker.launcher.watching import Answers, Watching, collect, watch
+    from spark_vllm_docker.errors import UsageError
+    from spark_vllm_docker.launcher.part_answers import Answers, Watching
+    from spark_vllm_docker.launcher.watching import collect, watch
 
     require_media()
+    if prompt and mode == "transcript":
+        raise UsageError("--prompt and --transcript are two questions; give one")
     text = Path(prompt).read_text(encoding="utf-8", errors="replace") if prompt else ""
     mode = "prompt" if prompt else mode
     say = Say()
     with tempfile.TemporaryDirectory(prefix="spark-recipe-watch-") as folder:
         media = _get(video, Path(folder))
         target = Path(out) if out else _name_output(video, mode)
-        _require_writable(target, html)
+        parts = target.with_name(f"{target.name}.parts")
+        _require_writable("--out", target, force=force or parts.is_dir())
+        if html:
+            _require_writable("--html", Path(html), force=force or parts.is_dir())
         server, view = open_server(name, url, api_key, model, engine)
         watching = Watching(
             media,
@@ -90,7 +99,8 @@ def command(
             max_tokens,
             use_sound=not no_sound,
         )
-        answers = Answers(target.with_name(f"{target.name}.parts"), watching, view.model)
+        joining = _open_summarizer(summarizer) or (server, view)
+        answers = Answers(parts, watching, view.model)
         try:
             watched = watch(server, view, watching, answers, say)
         except BaseException:
@@ -100,27 +110,41 @@ def command(
                 say(f"what is done is in {target}; the same command goes on with the rest")
             raise
         summary = ""
-        if mode != "transcript":
-            summary = _summarise(summarizer, (server, view), watched, language, max_tokens, say)
+        if mode != "transcript" and not watched.failed:
+            summary = _summarise(joining, watched, watching, say)
         _write(target, watching, watched, summary)
         if html:
             _write_page(Path(html), watching, watched, summary, Path(folder))
         server.close()
-    failed = watched.failed
-    if not failed:
+    if not watched.failed:
         answers.remove()
-    if watched.unheard:
-        say(f"warning: the sound of {watched.unheard} parts did not enter the prompt")
+    _warn(watched, say)
     if as_json:
-        parts = [
-            {"start_s": c.part.start, "end_s": c.part.end, "title": c.title, "text": c.text}
-            | ({"failed": c.failed} if c.failed else {})
-            for c in watched.chapters
-        ]
-        write_json("watch", ok=not failed, out=str(target), summary=summary, parts=parts)
+        _write_json(watched, target, summary)
     else:
         click.echo(str(target))
-    return int(bool(failed))
+    return int(bool(watched.failed))
+
+
+def _warn(watched: Watched, say: Say) -> None:
+    if watched.failed:
+        say(f"{len(watched.failed)} parts failed; the same command asks for them again")
+    if watched.cut:
+        say(f"warning: the answers to {watched.cut} parts are cut off: a larger --max-tokens")
+    if watched.unheard:
+        say(f"warning: the sound of {watched.unheard} parts did not enter the prompt")
+
+
+def _write_json(watched: Watched, target: Path, summary: str) -> None:
+    from spark_vllm_docker.cli.screens import write_json
+
+    parts = [
+        {"start_s": c.part.start, "end_s": c.part.end, "title": c.title, "text": c.text}
+        | ({"failed": c.failed} if c.failed else {})
+        for c in watched.chapters
+    ]
+    found = {"out": str(target), "summary": summary, "cut": watched.cut, "parts": parts}
+    write_json("watch", ok=not watched.failed, **found)
 
 
 def _get(video: str, folder: Path) -> Media:
@@ -138,28 +162,29 @@ def _get(video: str, folder: Path) -> Media:
     return media
 
 
+_NAMES = {"notes": ".notes.md", "prompt": ".answer.md", "transcript": ".srt"}
+
+
 def _name_output(video: str, mode: str) -> Path:
     from urllib.parse import urlsplit
 
     if video.startswith(("http://", "https://")):
-        stem = Path(urlsplit(video).path).stem or "video"
-        return Path(f"{stem}.srt" if mode == "transcript" else f"{stem}.notes.md")
+        return Path(f"{Path(urlsplit(video).path).stem or 'video'}{_NAMES[mode]}")
     path = Path(video)
-    return path.with_name(f"{path.stem}.srt" if mode == "transcript" else f"{path.stem}.notes.md")
+    return path.with_name(f"{path.stem}{_NAMES[mode]}")
 
 
-def _require_writable(*targets: Path | str | None) -> None:
+def _require_writable(option: str, target: Path, *, force: bool) -> None:
     """Before an hour's work, not after it."""
     import os
 
     from spark_vllm_docker.errors import Refused
 
-    for target in targets:
-        if target is None:
-            continue
-        folder = Path(target).parent
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise Refused(f"{folder} is no folder that can be written to", hint="--out FILE")
+    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
+        hint = f"{option} FILE"
+        raise Refused(f"{target.parent} is no folder that can be written to", hint=hint)
+    if target.is_dir() or (target.exists() and not force):
+        raise Refused(f"{target} is there already", hint=f"{option} FILE, or --force overwrites it")
 
 
 def _part_length(
@@ -180,26 +205,28 @@ def _part_length(
     return max(10.0, min(float(PART_S), longest_video(kind, view.video, room)))
 
 
+def _open_summarizer(summarizer: str | None) -> tuple[ChatServer, ServerView] | None:
+    """Before the work, so that a wrong name is told before it."""
+    from spark_vllm_docker.cli.media_inputs import open_server
+
+    if summarizer is None:
+        return None
+    is_url = summarizer.startswith(("http://", "https://"))
+    name, url = (None, summarizer) if is_url else (summarizer, None)
+    return open_server(name, url, None, None, None)
+
+
 def _summarise(
-    summarizer: str | None,
-    own: tuple[ChatServer, ServerView],
-    watched: Watched,
-    language: str,
-    max_tokens: int,
-    say: Say,
+    joining: tuple[ChatServer, ServerView], watched: Watched, watching: Watching, say: Say
 ) -> str:
     """The joined notes; without them the parts' own notes are all there is, and that is said."""
-    from spark_vllm_docker.cli.media_inputs import open_server
     from spark_vllm_docker.errors import SparkRecipeError
     from spark_vllm_docker.launcher.watching import join
 
+    server, view = joining
+    asked = (watching.language, watching.max_tokens)
     try:
-        server, view = own
-        if summarizer:
-            is_url = summarizer.startswith(("http://", "https://"))
-            name, url = (None, summarizer) if is_url else (summarizer, None)
-            server, view = open_server(name, url, None, None, None)
-        return join(server, view, watched, language, max_tokens, say)
+        return join(server, view, watched, *asked, say, question=watching.prompt)
     except SparkRecipeError as error:
         say(f"warning: the notes are not joined: {error.message}")
         return ""

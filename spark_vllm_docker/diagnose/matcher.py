@@ -11,6 +11,7 @@ from re import Pattern
 from spark_vllm_docker.diagnose.anchors import WORD, find_anchor
 from spark_vllm_docker.diagnose.root_line import RootLine, is_generic
 from spark_vllm_docker.diagnose.rules import (
+    REQUEST,
     Rule,
     compute_values,
     fill,
@@ -67,6 +68,7 @@ class RuleMatcher:
     _hits: dict[str, tuple[int, LogLine, dict[str, str]]] = field(default_factory=dict)
     _also: set[str] = field(default_factory=set)
     _number: int = 0
+    _serving: bool = False
 
     def feed(self, line: LogLine) -> None:
         """Look at one line."""
@@ -82,6 +84,7 @@ class RuleMatcher:
     def forget(self) -> None:
         """The server is ready: what was logged before is not why it will die."""
         self._hits.clear()
+        self._serving = True
 
     def results(self, root: RootLine | None = None) -> list[Diagnosis]:
         """What was found: first what the root line tells of, then the more exact, then in the order
@@ -100,7 +103,10 @@ class RuleMatcher:
 
         def is_certain(rule: Rule) -> bool:
             _, line, _ = self._hits[rule.id]
-            return _matches(rule, texts) or (not speaks and line.level != "WARNING")
+            # What the API process tells while it serves is about a request.
+            handled = self._serving and line.process == "APIServer" and REQUEST not in rule.phases
+            weak = line.level == "WARNING" or handled
+            return _matches(rule, texts) or not (speaks or weak)
 
         def order(rule: Rule) -> tuple[bool, bool, bool, bool, int, int]:
             number, _, _ = self._hits[rule.id]

@@ -39,7 +39,7 @@ Discover = Callable[[], Sequence[Backend]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of the two lanes that each model has, and of a body."""
+    """Of the two lanes that each server has, and of a body."""
 
     text: LaneLimits
     media: LaneLimits
@@ -74,6 +74,7 @@ class Gateway:
             Route("/v1/models", self.list_models),
             Route("/health", self.health),
             Route("/metrics", self.metrics),
+            Route("/{path:path}", self.refuse, methods=["GET", "POST", "PUT", "DELETE"]),
         ]
         return Starlette(routes=routes, lifespan=self._live)
 
@@ -117,6 +118,10 @@ class Gateway:
         """Prometheus' text."""
         return Response(self._metrics.write(), media_type="text/plain; version=0.0.4")
 
+    async def refuse(self, request: Request) -> Response:
+        """Any other path."""
+        return _error(404, f"there is no {request.url.path} here; there are: {', '.join(PATHS)}")
+
     async def _route(
         self, request: Request, body: RequestBody, tenant: Tenant | None
     ) -> Response | Forwarded:
@@ -131,8 +136,9 @@ class Gateway:
         if backend is None or (tenant is not None and not tenant.may_use(str(model))):
             body.close()
             names = [m for m in self._backends if tenant is None or tenant.may_use(m)]
-            hint = did_you_mean(str(model), names)
-            return _error(404, f"there is no model {model!r}{hint}; there are: {', '.join(names)}")
+            there = f"there are: {', '.join(names)}" if names else "there is none"
+            hint = did_you_mean(str(model), names).removeprefix("; ")
+            return _error(404, f"there is no model {model!r}; {hint or there}")
         contents = read_contents(data)
         if contents.flagged and contents.images and contents.videos:
             body.close()

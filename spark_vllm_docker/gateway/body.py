@@ -88,8 +88,8 @@ class RequestBody:
 
     @property
     def digest(self) -> str:
-        """Of the content of all long strings, which are the media."""
-        return self._digest.hexdigest()[:32]
+        """Of the content of all strings longer than `LONGEST_STRING`: media, or a long text."""
+        return self._digest.hexdigest()
 
     def read(self, added: dict[str, Any] | None = None) -> Iterator[bytes]:
         """The body; `added` are keys at its top level, which replace its own (of a key that is
@@ -180,8 +180,10 @@ class RequestBody:
         self._string_bytes += len(piece)
         if room > 0:
             self._string.append(piece[:room])
+            if self._string_bytes > LONGEST_STRING:
+                self._digest.update(b"".join(self._string))
         if self._string_bytes > LONGEST_STRING:
-            self._digest.update(piece)
+            self._digest.update(piece[max(0, room) :])
 
     def _end_string(self, end: int) -> None:
         text, self._string = b"".join(self._string), []

@@ -136,14 +136,23 @@ class Forwarded:
             await response.aclose()
 
     async def _open(self, added: dict[str, Any]) -> httpx.Response:
+        """Once more on a new connection when the kept one turns out to be closed: uvicorn closes it
+        after an error of the application, which may have been another client's.
+        """
         job = self._job
-        request = self._client.build_request(
-            "POST",
-            f"{job.backend.address}{job.path}",
-            headers={**job.headers, "content-length": str(job.body.length_with(added))},
-            content=job.body.read_async(added),
-        )
-        return await self._client.send(request, stream=True)
+        for last in (False, True):
+            request = self._client.build_request(
+                "POST",
+                f"{job.backend.address}{job.path}",
+                headers={**job.headers, "content-length": str(job.body.length_with(added))},
+                content=job.body.read_async(added),
+            )
+            try:
+                return await self._client.send(request, stream=True)
+            except httpx.RemoteProtocolError as error:
+                if last or "without sending a response" not in str(error):
+                    raise
+        raise AssertionError
 
     async def _pass(self, response: httpx.Response, send: Send, sound: str) -> None:
         headers = [(k.lower(), v) for k, v in response.headers.raw if k.lower() not in _HOP]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -71,7 +73,7 @@ def complete(
     """
     if not contents.videos:
         return Addition()
-    salt = {} if data.get("cache_salt") else {"cache_salt": body.digest}
+    salt = {} if data.get("cache_salt") else {"cache_salt": _find_salt(data, body)}
     kwargs = data.get("mm_processor_kwargs")
     if isinstance(kwargs, dict) and _FLAG in kwargs:
         return Addition(salt if contents.flagged else {}, "as asked")
@@ -85,6 +87,13 @@ def complete(
     own = kwargs if isinstance(kwargs, dict) else {}
     keys = {"mm_processor_kwargs": {**own, _FLAG: True}, **salt}
     return Addition(keys, "added", certain=all(found))
+
+
+def _find_salt(data: dict[str, Any], body: RequestBody) -> str:
+    """From the content of all media: long ones by the digest of the body, others by themselves."""
+    parts = [part for part in _parts(data) if part.get("type") != "text"]
+    whole = json.dumps([body.digest, parts], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()[:32]
 
 
 def _has_sound(url: str, body: RequestBody) -> bool | None:

@@ -10,7 +10,7 @@ from spark_vllm_docker.errors import BadMedia, RequestRefused
 from spark_vllm_docker.launcher.frames import FramePlan, plan_frames, shrink_frames
 from spark_vllm_docker.launcher.server_view import ServerView
 from spark_vllm_docker.media.chat import ChatServer, Hear, Reply
-from spark_vllm_docker.media.probing import Media
+from spark_vllm_docker.media.content import Media
 from spark_vllm_docker.media.refusals import NO_KWARGS, OUT_OF_CACHE, TOO_LONG
 from spark_vllm_docker.media.request import Attachment, Body, Question, find_salt
 from spark_vllm_docker.plan.video import Video, VideoSettings, count_video
@@ -164,7 +164,9 @@ def _look(server: ChatServer, view: ServerView, asking: Asking, question: Questi
     places = server.render(Body(question, stream=False))
     if places is None:
         return UNKNOWN
-    return HEARD if places.get("audio") else DROPPED
+    own = sum(one.kind == "audio" for one in asking.media)
+    loud = sum(video.has_sound for video in asking.videos)
+    return HEARD if len(places.get("audio", ())) >= own + loud else DROPPED
 
 
 def _judge(

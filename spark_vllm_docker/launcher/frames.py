@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import floor
 
 from spark_vllm_docker.launcher.server_view import ServerView
-from spark_vllm_docker.media.probing import Media
+from spark_vllm_docker.media.content import Media
 from spark_vllm_docker.media.refusals import read_limits
 from spark_vllm_docker.plan.video import (
     PART_S,

@@ -1,33 +1,25 @@
-"""A long video, part by part: cut, asked, kept, joined. A run that breaks goes on where it stopped.
-
-The state is a folder beside the output: what is done, and each part's answer in a file of its own.
-"""
+"""A long video, part by part: cut, asked, kept, joined. A run that breaks goes on where it stopped."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from queue import Empty, Queue
-from typing import Any
 from uuid import uuid4
 
 from spark_vllm_docker.errors import BadMedia, RequestRefused, SparkRecipeError
 from spark_vllm_docker.launcher.asking import DROPPED, Asking, TooLong, ask
+from spark_vllm_docker.launcher.part_answers import Answers, Watching
 from spark_vllm_docker.launcher.server_view import ServerView
 from spark_vllm_docker.media.chat import ChatServer
 from spark_vllm_docker.media.cutting import Part, cut_part, part_suffix, plan_parts
 from spark_vllm_docker.media.notes import (
     Chapter,
     Cue,
-    Mode,
     ask_for,
     ask_to_join,
     read_chapter,
@@ -35,7 +27,7 @@ from spark_vllm_docker.media.notes import (
     say_span,
     say_time,
 )
-from spark_vllm_docker.media.probing import Media, probe
+from spark_vllm_docker.media.probing import probe
 
 TRIES = 3
 RETRY_S = 2.0
@@ -43,116 +35,24 @@ MOST_AT_ONCE = 8
 AUTO = "auto"
 SHRINKS = 5
 SHORTEST_S = 2.0
-_EDGE = 1 << 20
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Watching:
-    """What is wanted of a video. `part_s` is the longest part, and `segment` what the user said
-    of it.
-    """
-
-    video: Media
-    mode: Mode
-    prompt: str
-    language: str
-    part_s: float
-    segment: str
-    max_tokens: int
-    use_sound: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
     """The chapters in order; `cues` of a transcript. `unheard` counts parts whose sound was
-    dropped.
+    dropped, `cut` those whose answer reached the limit of tokens.
     """
 
     chapters: tuple[Chapter, ...]
     cues: tuple[Cue, ...]
     unheard: int
+    cut: int
 
     @property
     def failed(self) -> list[Chapter]:
         """The parts without an answer."""
         return [chapter for chapter in self.chapters if chapter.failed]
-
-
-class Answers:
-    """The folder of one run. A run on another video, or with another question, begins anew.
-
-    Raises:
-        BadMedia: the folder cannot be written; the disk may be full.
-    """
-
-    def __init__(self, folder: Path, watching: Watching, model: str) -> None:
-        self.folder = folder
-        self.clips = folder / f"clips-{os.getpid()}"
-        wanted = _describe(watching, model)
-        self.parts: list[Part] = []
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for left in folder.glob("clips-*"):  # of a run that was killed
-                if not Path(f"/proc/{left.name.partition('-')[2]}").exists():
-                    shutil.rmtree(left, ignore_errors=True)
-            found = self._read("state.json")
-            if found.get("of") == wanted:
-                self.parts = [Part(**part) for part in found["parts"]]
-            else:
-                for path in folder.glob("part-*"):
-                    path.unlink()
-        except (OSError, TypeError, LookupError) as error:
-            raise BadMedia(f"{folder}: {error}") from error
-        self._of = wanted
-
-    def plan(self, parts: list[Part]) -> None:
-        """Keep the parts of the video: a later run cuts at the same places."""
-        self.parts = parts
-        self._write("state.json", {"of": self._of, "parts": [asdict(part) for part in parts]})
-
-    def forget(self) -> None:
-        """The parts did not fit; nothing is done yet."""
-        self.parts = []
-        for path in self.folder.glob("part-*"):
-            path.unlink(missing_ok=True)
-
-    def find(self, part: Part) -> dict[str, Any] | None:
-        """The answer to a part that is done."""
-        found = self._read(self._name(part))
-        return found if isinstance(found.get("answer"), str) else None
-
-    def keep(self, part: Part, answer: str, sound: str) -> None:
-        """Keep the answer to a part."""
-        self._write(self._name(part), {"answer": answer, "sound": sound})
-
-    def remove(self) -> None:
-        """All is written elsewhere now."""
-        for path in (*self.folder.glob("part-*"), self.folder / "state.json"):
-            path.unlink(missing_ok=True)
-        if not any(self.folder.iterdir()):
-            self.folder.rmdir()
-
-    @staticmethod
-    def _name(part: Part) -> str:
-        return f"part-{part.number:04}.json"
-
-    def _read(self, name: str) -> dict[str, Any]:
-        try:
-            data = json.loads((self.folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return data if isinstance(data, dict) else {}
-
-    def _write(self, name: str, data: Mapping[str, Any]) -> None:
-        """Whole or not at all."""
-        beside = self.folder / f".{name}.{os.getpid()}"
-        try:
-            beside.write_text(json.dumps(data), encoding="utf-8")
-            beside.replace(self.folder / name)
-        except OSError as error:
-            beside.unlink(missing_ok=True)
-            raise BadMedia(f"{self.folder}: {(error.strerror or str(error)).lower()}") from error
 
 
 def watch(
@@ -199,7 +99,7 @@ def _watch_parts(
 def collect(watching: Watching, answers: Answers, failures: Mapping[int, str]) -> Watched:
     """What is done so far; `failures` are the reasons of parts that are not, by number."""
     parts = answers.parts
-    chapters, cues, unheard = [], [], 0
+    chapters, cues, unheard, cut = [], [], 0, 0
     for part in parts:
         found = answers.find(part)
         if found is None:
@@ -208,7 +108,8 @@ def collect(watching: Watching, answers: Answers, failures: Mapping[int, str]) -
         chapters.append(read_chapter(part, found["answer"]))
         cues += read_cues(part, found["answer"]) if watching.mode == "transcript" else []
         unheard += found.get("sound") == DROPPED
-    return Watched(tuple(chapters), tuple(cues), unheard)
+        cut += bool(found.get("cut"))
+    return Watched(tuple(chapters), tuple(cues), unheard, cut)
 
 
 def join(
@@ -279,6 +180,7 @@ class _Work:
     ) -> None:
         self._server, self._view, self._watching = server, view, watching
         self._answers, self._say, self._total = answers, say, total
+        self._told: set[str] = set()
         self._gone = threading.Event()
         self._finished: Queue[tuple[Part, str | BaseException]] = Queue()
 
@@ -299,7 +201,10 @@ class _Work:
                 if isinstance(failure, BaseException):
                     raise failure
                 span = f"part {part.number} of {self._total} ({say_span(part)})"
-                left = (time.monotonic() - began) / done * (len(parts) - done)
+                rest_of_parts = len(parts) - done
+                # Those that are under way are half done, as a rule.
+                rate = (done + min(at_once - 1, rest_of_parts) / 2) / (time.monotonic() - began)
+                left = max(0.0, rest_of_parts - min(at_once - 1, rest_of_parts) / 2) / rate
                 if failure:
                     failures[part.number] = failure
                     self._say(f"{span} failed: {failure}")
@@ -325,9 +230,11 @@ class _Work:
         watching = self._watching
         name = f"part-{part.number:04}-{uuid4().hex[:8]}{part_suffix(watching.video)}"
         target = self._answers.clips / name
+        if self._gone.is_set():
+            return "the server is gone"
         try:
             whole = self._total == 1
-            if not whole and not self._gone.is_set():
+            if not whole:
                 self._answers.clips.mkdir(exist_ok=True)
                 cut_part(watching.video, part, target)
             media = watching.video if whole else probe(target)
@@ -353,7 +260,7 @@ class _Work:
             if self._gone.is_set():
                 return failure or "the server is gone"
             try:
-                asked = ask(self._server, self._view, asking, lambda *_: None, self._say)
+                asked = ask(self._server, self._view, asking, lambda *_: None, self._say_once)
             except RequestRefused as error:
                 failure = error.message
                 if 400 <= error.status < 500:
@@ -363,10 +270,20 @@ class _Work:
                     return failure
                 time.sleep(RETRY_S * 2**attempt)
                 continue
-            answer = asked.reply.content or asked.reply.reasoning
-            self._answers.keep(part, answer, asked.sound)
+            answer = asked.reply.content
+            if not answer and self._watching.mode != "transcript":
+                answer = asked.reply.reasoning
+            cut = asked.reply.finish == "length"
+            self._answers.keep(part, answer, asked.sound, cut=cut)
             return ""
         return failure
+
+    def _say_once(self, note: str) -> None:
+        """Every part has the same to say of its frames."""
+        kind = note.rpartition(". ")[2]
+        if kind not in self._told:
+            self._told.add(kind)
+            self._say(note)
 
     def _server_answers(self) -> bool:
         try:
@@ -374,16 +291,3 @@ class _Work:
         except SparkRecipeError:
             return False
         return True
-
-
-def _describe(watching: Watching, model: str) -> str:
-    """The video by its content at both ends, and the question."""
-    video = watching.video
-    digest = hashlib.sha256()
-    with video.path.open("rb") as file:
-        digest.update(file.read(_EDGE))
-        file.seek(max(0, video.size - _EDGE))
-        digest.update(file.read(_EDGE))
-    asked = (watching.mode, watching.prompt, watching.language, watching.segment, model)
-    digest.update(json.dumps([video.size, watching.use_sound, *asked]).encode())
-    return digest.hexdigest()

@@ -90,7 +90,7 @@ class ChatServer:
         """
         with self._errors():
             response = self._client.get("/v1/models", timeout=httpx.Timeout(30, connect=CONNECT_S))
-            if response.status_code != httpx.codes.OK:
+            if response.status_code not in (httpx.codes.OK, httpx.codes.NOT_FOUND):
                 raise explain_refusal(response.status_code, response.text[:_MAX_BODY])
             try:
                 return [
@@ -107,10 +107,10 @@ class ChatServer:
                     hint="is it the address of an OpenAI-compatible server?",
                 ) from error
 
-    def render(self, body: Body) -> dict[str, int] | None:
-        """Tokens in the prompt by modality, as `/v1/chat/completions/render` tells without
-        generating anything; None where the server does not tell (403 and 404, or a model whose
-        places it cannot write down).
+    def render(self, body: Body) -> dict[str, list[int]] | None:
+        """Tokens in the prompt by modality and item, as `/v1/chat/completions/render` tells without
+        generating anything; None for every answer but 200: the route is off (403), or not there
+        (404), or the server refuses what the question itself will be refused for.
 
         Raises:
             RequestRefused: it cannot be reached.
@@ -122,7 +122,7 @@ class ChatServer:
             try:
                 places = (response.json().get("features") or {}).get("mm_placeholders") or {}
                 return {
-                    str(kind): sum(int(place["length"]) for place in found)
+                    str(kind): [int(place["length"]) for place in found]
                     for kind, found in places.items()
                 }
             except (ValueError, LookupError, TypeError, AttributeError):
@@ -166,8 +166,20 @@ class ChatServer:
             wall,
         )
 
-    def _send(self, path: str, body: Body) -> httpx.Response:
-        return self._client.post(path, content=iter(body), headers=_headers(body))
+    def _send(self, path: str, body: Body, *, stream: bool = False) -> httpx.Response:
+        """Once more on a new connection when the kept one turns out to be closed: uvicorn closes it
+        after an error of the application.
+        """
+        for last in (False, True):
+            request = self._client.build_request(
+                "POST", path, content=iter(body), headers=_headers(body)
+            )
+            try:
+                return self._client.send(request, stream=stream)
+            except httpx.RemoteProtocolError as error:
+                if last or "without sending a response" not in str(error):
+                    raise
+        raise AssertionError
 
     @contextmanager
     def _open(self, path: str, body: Body) -> Iterator[httpx.Response]:
@@ -179,10 +191,7 @@ class ChatServer:
             reraise=True,
         ):
             with attempt:
-                request = self._client.build_request(
-                    "POST", path, content=iter(body), headers=_headers(body)
-                )
-                response = self._client.send(request, stream=True)
+                response = self._send(path, body, stream=True)
                 if response.status_code in _BUSY:
                     text = _read_some(response)
                     response.close()

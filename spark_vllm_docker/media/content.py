@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 Kind = Literal["image", "audio", "video", "pdf", "text"]
@@ -12,12 +13,34 @@ HEAD_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The kind of a file and its MIME type; of a container that may lack a picture, what it is
-    with one.
+    """The kind of a file and its MIME type. A container of video may hold sound alone: `probing`
+    looks inside.
     """
 
     kind: Kind
     mime: str
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A file to send. Duration in seconds and size in bytes; `width` and `height` as it is shown
+    (a turned video is turned), 0 where there is no picture.
+    """
+
+    path: Path
+    kind: Kind
+    mime: str
+    size: int
+    duration_s: float = 0.0
+    width: int = 0
+    height: int = 0
+    has_sound: bool = False
+    codec: str = ""
+
+    @property
+    def aspect(self) -> float:
+        """Width by height; that of most videos where it is not known."""
+        return self.width / self.height if self.width and self.height else 16 / 9
 
 
 _STARTS: tuple[tuple[bytes, Content], ...] = (

@@ -19,8 +19,8 @@ import av
 import av.error
 
 from spark_vllm_docker.errors import BadMedia
+from spark_vllm_docker.media.content import Media
 from spark_vllm_docker.media.ffmpeg import run_ffmpeg
-from spark_vllm_docker.media.probing import Media
 
 OVERLAP_S = 2.0
 WINDOW = 0.2

@@ -11,9 +11,9 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 
 from spark_vllm_docker.errors import BadMedia
+from spark_vllm_docker.media.content import Media
 from spark_vllm_docker.media.ffmpeg import run_ffmpeg
 from spark_vllm_docker.media.notes import Chapter, say_span, say_time
-from spark_vllm_docker.media.probing import Media
 
 _FOLDER = Path(__file__).parent / "data"
 _WIDTH = 320

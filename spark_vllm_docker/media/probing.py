@@ -7,7 +7,6 @@ either.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +14,9 @@ import av
 import av.error
 
 from spark_vllm_docker.errors import BadMedia
-from spark_vllm_docker.media.content import HEAD_BYTES, Kind, sniff
+from spark_vllm_docker.media.content import HEAD_BYTES, Media, sniff
 
 _QUARTER_TURNS = (90, 270)
-
-
-@dataclass(frozen=True, slots=True)
-class Media:
-    """A file to send. Duration in seconds and size in bytes; `width` and `height` as it is shown
-    (a turned video is turned), 0 where there is no picture.
-    """
-
-    path: Path
-    kind: Kind
-    mime: str
-    size: int
-    duration_s: float = 0.0
-    width: int = 0
-    height: int = 0
-    has_sound: bool = False
-    codec: str = ""
-
-    @property
-    def aspect(self) -> float:
-        """Width by height; that of most videos where it is not known."""
-        return self.width / self.height if self.width and self.height else 16 / 9
 
 
 def probe(path: Path) -> Media:

@@ -76,7 +76,7 @@ _KNOWN = (
     _known(
         r"At most (\d+) (\w+)\(s\) may be provided",
         "the server takes {0} of kind {1} in a request",
-        "serve: {limit-mm-per-prompt: …}} in the recipe",
+        "serve: {limit-mm-per-prompt: {image: 4, video: 2, audio: 2}} in the recipe",
     ),
     _known(
         r"is not a multimodal model",

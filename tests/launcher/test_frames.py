@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_vllm_docker.launcher.frames import FramePlan, plan_frames, shrink_frames
 from spark_vllm_docker.launcher.server_view import ServerView
-from spark_vllm_docker.media.probing import Media
+from spark_vllm_docker.media.content import Media
 from spark_vllm_docker.plan.video import Video, VideoSettings, count_video
 
 NEMOTRON = ServerView("n", 131_072, VideoSettings(2.0, 512), counts_video=True)

