@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -71,6 +72,7 @@ def command(
     from spark_vllm_docker.cli.media_inputs import gather, open_server, require_media
     from spark_vllm_docker.launcher.asking import Asking
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing is left in /tmp
     name, text = _split(words, url)
     named = {"image": image, "audio": audio, "video": video, "file": file}
     if any(named.values()):

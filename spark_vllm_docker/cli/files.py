@@ -19,7 +19,9 @@ def write_new_file(path: Path, text: str, *, force: bool) -> None:
         if force and path.is_file():
             _replace(path, text)
         else:
-            with path.open("w" if force else "x", encoding="utf-8", newline="") as file:
+            with path.open(
+                "w" if force else "x", encoding="utf-8", errors="replace", newline=""
+            ) as file:
                 file.write(text)
     except FileExistsError as error:
         raise Refused(f"{path} is there already", hint="--force overwrites it") from error
@@ -35,7 +37,7 @@ def _replace(path: Path, text: str) -> None:
         pass
     beside = real.with_name(f".{real.name}.{os.getpid()}")
     try:
-        with beside.open("x", encoding="utf-8", newline="") as file:
+        with beside.open("x", encoding="utf-8", errors="replace", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NEEDS = "pip install 'spark-recipe[gateway]'"
 _COUNT = click.IntRange(min=1)
+_LOOK_S = 3.0
 _QUEUE = click.IntRange(min=0)
 
 
@@ -57,6 +58,7 @@ def command(
 
         from spark_vllm_docker.gateway.app import Gateway, Limits
         from spark_vllm_docker.gateway.lanes import LaneLimits
+        from spark_vllm_docker.media.chat import ChatServer
     except ImportError as error:
         raise Refused(f"a library of the gateway is missing ({error.name})", hint=NEEDS) from error
 
@@ -64,6 +66,8 @@ def command(
     limits = Limits(LaneLimits(text_at_once, text_queue), LaneLimits(media_at_once, media_queue))
     gateway = Gateway(lambda: _discover(engine, urls), limits, tenants)
     _require_free(listen, port)
+    for url in urls:
+        ChatServer(url).close()  # an address that is none is told at once
     click.echo(f"gateway at http://{listen}:{port}/v1; Ctrl-C ends it", err=True)
     uvicorn.run(
         gateway.build(),
@@ -140,7 +144,7 @@ def _discover(engine: str | None, urls: Sequence[str]) -> list[Backend]:
         server = ChatServer(url, os.environ.get("VLLM_API_KEY", ""))
         try:
             with suppress(SparkRecipeError):
-                names = tuple(model.name for model in server.list_models())
+                names = tuple(model.name for model in server.list_models(limit_s=_LOOK_S))
                 key = os.environ.get("VLLM_API_KEY", "")
                 found.append(Backend(server.address, server.address, names, key))
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,11 +72,13 @@ def command(
     started again. Exit code 1 when a part failed.
     """
     from spark_vllm_docker.cli.media_inputs import open_server, require_media
+
+    require_media()
     from spark_vllm_docker.errors import UsageError
     from spark_vllm_docker.launcher.part_answers import Answers, Watching
     from spark_vllm_docker.launcher.watching import collect, watch
 
-    require_media()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing is left in /tmp
     if prompt and mode == "transcript":
         raise UsageError("--prompt and --transcript are two questions; give one")
     text = Path(prompt).read_text(encoding="utf-8", errors="replace") if prompt else ""
@@ -84,6 +87,9 @@ def command(
     with tempfile.TemporaryDirectory(prefix="spark-recipe-watch-") as folder:
         media = _get(video, Path(folder))
         target = Path(out) if out else _name_output(video, mode)
+        for path in (target, *([Path(html)] if html else [])):
+            if path.resolve() == media.path.resolve():
+                raise UsageError(f"{path} is the video itself")
         parts = target.with_name(f"{target.name}.parts")
         _require_writable("--out", target, force=force or parts.is_dir())
         if html:
@@ -116,7 +122,8 @@ def command(
         if html:
             _write_page(Path(html), watching, watched, summary, Path(folder))
         server.close()
-    if not watched.failed:
+    is_joined = bool(summary) or mode == "transcript" or len(watched.chapters) < 2
+    if not watched.failed and is_joined:
         answers.remove()
     _warn(watched, say)
     if as_json:

@@ -33,6 +33,7 @@ PATHS = (
 )
 REFRESH_S = 3.0
 CONNECT_S, SILENCE_S = 5.0, 900.0
+MOST_NAME = 512
 TEXT, MEDIA = "text", "media"
 Discover = Callable[[], Sequence[Backend]]
 
@@ -89,6 +90,9 @@ class Gateway:
         except BadBody as error:
             body.close()
             return _error(400, str(error))
+        except OSError:
+            body.close()
+            return _error(507, "there is no room here for the request")
         except ClientDisconnect:
             body.close()
             return Response(status_code=400)
@@ -130,14 +134,17 @@ class Gateway:
             if body.length > self._limits.body_bytes:
                 body.close()
                 return _error(413, "the request is too large")
-        data = body.parse()
+        data = await run_in_threadpool(body.parse)
         model = data.get("model")
-        backend = await self._find(model) if isinstance(model, str) else None
-        if backend is None or (tenant is not None and not tenant.may_use(str(model))):
+        if not isinstance(model, str) or len(model) > MOST_NAME:
+            body.close()
+            return _error(400, "the request names no model")
+        backend = await self._find(model)
+        if backend is None or (tenant is not None and not tenant.may_use(model)):
             body.close()
             names = [m for m in self._backends if tenant is None or tenant.may_use(m)]
             there = f"there are: {', '.join(names)}" if names else "there is none"
-            hint = did_you_mean(str(model), names).removeprefix("; ")
+            hint = did_you_mean(model, names).removeprefix("; ")
             return _error(404, f"there is no model {model!r}; {hint or there}")
         contents = read_contents(data)
         if contents.flagged and contents.images and contents.videos:
@@ -153,7 +160,7 @@ class Gateway:
             body,
             addition,
             self._lane(backend, contents),
-            (str(model), lane),
+            (model, lane),
             tenant.name if tenant else "",
         )
         return Forwarded(job, self._client, self._metrics)

@@ -18,7 +18,7 @@ from typing import Any
 
 LONGEST_STRING = 16 << 10
 IN_MEMORY_BYTES = 256 << 10
-MOST_STRUCTURE_BYTES = 16 << 20
+MOST_STRUCTURE_BYTES = 4 << 20
 _MARK = "\x1a"
 HEAD_BYTES = 512
 _CUT_ESCAPE = re.compile(rb"\\(?:u[0-9a-fA-F]{0,3})?$")
@@ -43,8 +43,7 @@ class RequestBody:
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115
-        self._short: list[bytes] = []
-        self._short_bytes = 0
+        self._short = bytearray()
         self._long: list[LongString] = []
         self._string: list[bytes] = []
         self._in_string = self._escaped = False
@@ -67,7 +66,7 @@ class RequestBody:
         while at < len(chunk):
             at = self._feed_string(chunk, at) if self._in_string else self._feed_rest(chunk, at)
         self.length += len(chunk)
-        if self._short_bytes > MOST_STRUCTURE_BYTES:
+        if len(self._short) > MOST_STRUCTURE_BYTES:
             raise BadBody("the request is too large, apart from its media")
 
     def parse(self) -> dict[str, Any]:
@@ -77,11 +76,11 @@ class RequestBody:
             BadBody: it is no JSON object.
         """
         try:
-            data = json.loads(b"".join(self._short).decode("utf-8", "replace"))
+            data = json.loads(self._short.decode("utf-8", "replace"))
         except (ValueError, RecursionError) as error:
             raise BadBody("the body is no JSON") from error
         finally:
-            self._short = []
+            self._short = bytearray()
         if not isinstance(data, dict):
             raise BadBody("the body is no JSON object")
         return data
@@ -197,11 +196,16 @@ class RequestBody:
         self._in_string = False
 
     def _keep(self, piece: bytes) -> None:
-        self._short.append(piece)
-        self._short_bytes += len(piece)
+        self._short += piece
 
     def _find_end(self) -> int:
         """Where the object's last brace stands."""
-        tail = min(self.length, 4096)
-        self._file.seek(self.length - tail)
-        return self.length - tail + self._file.read(tail).rstrip().rfind(b"}")
+        end = self.length
+        while end > 0:
+            begin = max(0, end - _CHUNK)
+            self._file.seek(begin)
+            found = self._file.read(end - begin).rstrip()
+            if found:
+                return begin + len(found) - 1
+            end = begin
+        return 0

@@ -55,15 +55,17 @@ class Job:
 
 
 def pass_headers(given: Iterable[tuple[bytes, bytes]], backend: Backend) -> dict[str, str]:
-    """Those of a client that a server gets; the key is the server's own."""
+    """Those of a client that a server gets; the key is the server's own, and what it answers is
+    not packed, because it is passed on as it comes.
+    """
     kept = {
-        name.decode("latin-1"): value.decode("latin-1")
+        name.decode("latin-1"): value.decode("latin-1").encode("ascii", "replace").decode()
         for name, value in given
         if name.decode("latin-1") in _PASSED
     }
     if backend.api_key:
         kept["authorization"] = f"Bearer {backend.api_key}"
-    return kept
+    return {**kept, "accept-encoding": "identity"}
 
 
 class Forwarded:
@@ -123,11 +125,11 @@ class Forwarded:
         response = await self._open(added)
         try:
             if response.status_code == httpx.codes.BAD_REQUEST and sound == "added":
+                # What was added must not break what would work without it.
                 refusal = await response.aread()
-                if not job.addition.certain and _is_no_sound(refusal):
-                    await response.aclose()
-                    sound = "none"
-                    response = await self._open({})
+                await response.aclose()
+                sound = "none" if _is_no_sound(refusal) else "left out: the server refused it"
+                response = await self._open({})
             self._metrics.first.labels(*job.labels).observe(time.monotonic() - began)
             if sound:
                 self._metrics.sound.labels(job.labels[0], sound.partition(":")[0]).inc()
@@ -155,6 +157,9 @@ class Forwarded:
         raise AssertionError
 
     async def _pass(self, response: httpx.Response, send: Send, sound: str) -> None:
+        if response.is_redirect:
+            await self._refuse(send, 502, f"{self._job.backend.name} redirects")
+            return
         headers = [(k.lower(), v) for k, v in response.headers.raw if k.lower() not in _HOP]
         if sound:
             headers.append((SOUND_HEADER, sound.encode("ascii", "replace")))

@@ -38,13 +38,10 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Keys that are added to a request. `sound` says what became of the sound of its videos, and
-    `certain` whether the files were looked into.
-    """
+    """Keys that are added to a request. `sound` says what became of the sound of its videos."""
 
     keys: dict[str, Any] = field(default_factory=dict)
     sound: str = ""
-    certain: bool = True
 
 
 def read_contents(data: dict[str, Any]) -> Contents:
@@ -52,12 +49,13 @@ def read_contents(data: dict[str, Any]) -> Contents:
     videos: list[str] = []
     sounds = images = 0
     for part in _parts(data):
-        kind = str(part.get("type", ""))
-        if kind == "video_url":
+        # vLLM takes a part by its type, or, without one, by the key that is there.
+        kinds = {str(part.get("type", "")), *part}
+        if "video_url" in kinds:
             inner = part.get("video_url")
             videos.append(str(inner.get("url", "")) if isinstance(inner, dict) else str(inner))
-        sounds += kind in ("audio_url", "input_audio")
-        images += kind in ("image_url", "image_pil", "image_embeds")
+        sounds += bool(kinds & {"audio_url", "input_audio"})
+        images += bool(kinds & {"image_url", "image_pil", "image_embeds"})
     kwargs = data.get("mm_processor_kwargs")
     flagged = isinstance(kwargs, dict) and bool(kwargs.get(_FLAG))
     return Contents(tuple(videos), sounds, images, flagged)
@@ -79,6 +77,8 @@ def complete(
         return Addition(salt if contents.flagged else {}, "as asked")
     if contents.images:
         return Addition(sound="left out: there is a picture beside the video")
+    if contents.sounds:
+        return Addition(sound="left out: there is a sound beside the video")
     if takes_kwargs is False:
         return Addition(sound="left out: the server takes no mm_processor_kwargs")
     found = [_has_sound(url, body) for url in contents.videos]
@@ -86,7 +86,7 @@ def complete(
         return Addition(sound="none" if not any(found) else "left out: one video has none")
     own = kwargs if isinstance(kwargs, dict) else {}
     keys = {"mm_processor_kwargs": {**own, _FLAG: True}, **salt}
-    return Addition(keys, "added", certain=all(found))
+    return Addition(keys, "added")
 
 
 def _find_salt(data: dict[str, Any], body: RequestBody) -> str:

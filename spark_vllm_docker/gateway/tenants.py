@@ -53,7 +53,8 @@ def find_tenant(tenants: tuple[Tenant, ...], authorization: str) -> Tenant | Non
     scheme, _, key = authorization.partition(" ")
     found = None
     for tenant in tenants:
-        same = hmac.compare_digest(tenant.key.encode(), key.strip().encode())
+        given = key.strip().encode("latin-1", "replace")  # header values are bytes
+        same = hmac.compare_digest(tenant.key.encode(), given)
         found = tenant if same and scheme.lower() == "bearer" else found
     return found
 

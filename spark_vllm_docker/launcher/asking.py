@@ -146,15 +146,15 @@ def build_question(
 
 
 def _must_be_beside(view: ServerView, asking: Asking) -> bool:
-    """The flag is for all videos of a request: a silent one among them is refused, a picture beside
-    them has killed the engine (Qwen2.5-Omni on vLLM 0.20.0, recorded), and from 0.32 a server
-    may not take it at all.
+    """The flag is for all videos of a request: a silent one among them is refused, and so is a
+    sound beside them; a picture has killed the engine (Qwen2.5-Omni on vLLM 0.20.0, recorded);
+    and from 0.32 a server may not take it at all.
     """
     if not asking.has_sound:
         return False
     mixed = any(not video.has_sound for video in asking.videos)
-    pictures = any(one.kind == "image" for one in asking.media)
-    return mixed or pictures or view.takes_kwargs is False
+    others = any(one.kind in ("image", "audio") for one in asking.media)
+    return mixed or others or view.takes_kwargs is False
 
 
 def _look(server: ChatServer, view: ServerView, asking: Asking, question: Question) -> str:

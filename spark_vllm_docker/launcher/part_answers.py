@@ -5,6 +5,7 @@ The state is a folder beside the output: what is done, and each part's answer in
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -12,9 +13,9 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from spark_vllm_docker.errors import BadMedia
+from spark_vllm_docker.errors import BadMedia, Refused
 from spark_vllm_docker.media.content import Media
 from spark_vllm_docker.media.cutting import Part
 from spark_vllm_docker.media.notes import Mode
@@ -52,17 +53,19 @@ class Answers:
         self.parts: list[Part] = []
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (folder / "lock").open("w")
+            _hold(self._lock, folder)
             for left in folder.glob("clips-*"):  # of a run that was killed
                 if not Path(f"/proc/{left.name.partition('-')[2]}").exists():
                     shutil.rmtree(left, ignore_errors=True)
             found = self._read("state.json")
             if found.get("of") == wanted:
-                self.parts = [Part(**part) for part in found["parts"]]
-            else:
+                self.parts = _read_parts(found.get("parts"), watching.video.duration_s)
+            if not self.parts:
                 for path in folder.glob("part-*"):
                     path.unlink()
-        except (OSError, TypeError, LookupError) as error:
-            raise BadMedia(f"{folder}: {error}") from error
+        except OSError as error:
+            raise BadMedia(f"{folder}: {(error.strerror or str(error)).lower()}") from error
         self._of = wanted
 
     def plan(self, parts: list[Part]) -> None:
@@ -87,7 +90,9 @@ class Answers:
 
     def remove(self) -> None:
         """All is written elsewhere now."""
-        for path in (*self.folder.glob("part-*"), self.folder / "state.json"):
+        for name in ("state.json", "lock"):
+            (self.folder / name).unlink(missing_ok=True)
+        for path in self.folder.glob("part-*"):
             path.unlink(missing_ok=True)
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
@@ -112,6 +117,38 @@ class Answers:
         except OSError as error:
             beside.unlink(missing_ok=True)
             raise BadMedia(f"{self.folder}: {(error.strerror or str(error)).lower()}") from error
+
+
+def _hold(lock: IO[str], folder: Path) -> None:
+    """One run at a time; the lock ends with the process, however that ends."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise Refused(
+            f"another run works on {folder}", hint="wait for it, or --out FILE"
+        ) from error
+
+
+def _read_parts(found: Any, duration_s: float) -> list[Part]:
+    """The parts of a state; none of one that is damaged: then all begins anew."""
+    try:
+        parts = [
+            Part(
+                int(p["number"]),
+                start=float(p["start"]),
+                end=float(p["end"]),
+                from_s=float(p["from_s"]),
+                encode=p["encode"],
+            )
+            for p in found
+        ]
+    except (TypeError, ValueError, LookupError, OverflowError):
+        return []
+    for number, part in enumerate(parts, start=1):
+        ordered = 0 <= part.from_s <= part.start < part.end <= duration_s + 1
+        if part.number != number or not ordered or not isinstance(part.encode, bool):
+            return []
+    return parts
 
 
 def _describe(watching: Watching, model: str) -> str:

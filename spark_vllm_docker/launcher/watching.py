@@ -1,4 +1,4 @@
-"""A long video, part by part: cut, asked, kept, joined. A run that breaks goes on where it stopped."""
+"""A long video, part by part: cut, asked, kept, joined. A broken run goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -245,7 +245,11 @@ class _Work:
                 text, (media,), max_tokens=watching.max_tokens, use_sound=watching.use_sound
             )
             return self._try(part, asking)
-        except TooLong:
+        except TooLong as error:
+            if any(self._answers.find(one) for one in self._answers.parts):
+                return (
+                    f"it does not fit; a new --out with --segment {error.part_s:.0f}s cuts all anew"
+                )
             raise
         except BadMedia as error:
             if "no space" in error.message.lower():
@@ -270,10 +274,14 @@ class _Work:
                     return failure
                 time.sleep(RETRY_S * 2**attempt)
                 continue
-            answer = asked.reply.content
-            if not answer and self._watching.mode != "transcript":
+            answer, cut = asked.reply.content, asked.reply.finish == "length"
+            if not answer and asked.reply.reasoning:
+                if cut:
+                    return "reasoning took all tokens of its answer: a larger --max-tokens"
                 answer = asked.reply.reasoning
-            cut = asked.reply.finish == "length"
+            if not answer.strip() and self._watching.mode != "transcript":
+                failure = "the model said nothing"
+                continue
             self._answers.keep(part, answer, asked.sound, cut=cut)
             return ""
         return failure

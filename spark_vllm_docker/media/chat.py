@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay
 
 from spark_vllm_docker.errors import RequestRefused
 from spark_vllm_docker.media.refusals import explain_refusal
@@ -19,7 +19,12 @@ from spark_vllm_docker.media.request import Body
 CONNECT_S = 5.0
 ANSWER_S = 900.0
 """The longest silence: a video of minutes is read and put into the prompt before the first word."""
+RENDER_S = 180.0
+BUSY_S = 300.0
+"""How long a busy server is asked again."""
+MOST_RENDERED_BYTES = 64 << 20
 _BUSY = (429, 503)
+_Found = TypeVar("_Found")
 _MAX_LINE = 4 << 20
 _MAX_BODY = 1 << 20
 
@@ -82,30 +87,31 @@ class ChatServer:
         """End all connections; the server stops what it generates for them."""
         self._client.close()
 
-    def list_models(self) -> list[Listed]:
+    def list_models(self, limit_s: float = 30.0) -> list[Listed]:
         """The models of `/v1/models`.
 
         Raises:
             RequestRefused: it does not answer, or not with such a list.
         """
         with self._errors():
-            response = self._client.get("/v1/models", timeout=httpx.Timeout(30, connect=CONNECT_S))
+            response = self._client.get(
+                "/v1/models", timeout=httpx.Timeout(limit_s, connect=CONNECT_S)
+            )
             if response.status_code not in (httpx.codes.OK, httpx.codes.NOT_FOUND):
                 raise explain_refusal(response.status_code, response.text[:_MAX_BODY])
-            try:
-                return [
-                    Listed(
-                        str(model["id"]),
-                        str(model.get("root") or ""),
-                        int(model.get("max_model_len") or 0),
-                    )
-                    for model in response.json()["data"]
-                ]
-            except (ValueError, LookupError, TypeError, AttributeError) as error:
+            listed = _look_into(
+                response.content,
+                lambda data: [
+                    Listed(str(m["id"]), str(m.get("root") or ""), _count(m.get("max_model_len")))
+                    for m in data["data"]
+                ],
+            )
+            if listed is None:
                 raise RequestRefused(
                     f"{self.address}/v1/models does not answer with a list of models",
                     hint="is it the address of an OpenAI-compatible server?",
-                ) from error
+                )
+            return listed
 
     def render(self, body: Body) -> dict[str, list[int]] | None:
         """Tokens in the prompt by modality and item, as `/v1/chat/completions/render` tells without
@@ -115,18 +121,28 @@ class ChatServer:
         Raises:
             RequestRefused: it cannot be reached.
         """
-        with self._errors():
-            response = self._send("/v1/chat/completions/render", body)
-            if response.status_code != httpx.codes.OK:
-                return None
-            try:
-                places = (response.json().get("features") or {}).get("mm_placeholders") or {}
-                return {
-                    str(kind): [int(place["length"]) for place in found]
-                    for kind, found in places.items()
-                }
-            except (ValueError, LookupError, TypeError, AttributeError):
-                return None
+        try:
+            with self._errors():
+                response = self._send("/v1/chat/completions/render", body, limit_s=RENDER_S)
+                try:
+                    if response.status_code != httpx.codes.OK:
+                        return None
+                    raw = _read_some(response, MOST_RENDERED_BYTES)
+                finally:
+                    response.close()
+        except RequestRefused as refused:
+            if "did not answer in time" in refused.message:
+                return None  # the question itself may be answered
+            raise
+
+        def look(data: Any) -> dict[str, list[int]]:
+            places = (data.get("features") or {}).get("mm_placeholders") or {}
+            return {
+                str(kind): [_count(place["length"]) for place in found]
+                for kind, found in places.items()
+            }
+
+        return _look_into(raw, look)
 
     def stream(self, body: Body, hear: Hear) -> Reply:
         """Send a question and hand on the answer while it comes.
@@ -140,13 +156,14 @@ class ChatServer:
         usage: dict[str, Any] = {}
         with self._errors(), self._open("/v1/chat/completions", body) as response:
             if response.status_code != httpx.codes.OK:
-                raise explain_refusal(response.status_code, _read_some(response))
+                raise explain_refusal(response.status_code, _read_text(response))
             for data in _events(response):
                 if error := data.get("error"):
                     code = error.get("code", 500) if isinstance(error, dict) else 500
                     raise explain_refusal(int(code) if str(code).isdecimal() else 500, str(data))
-                usage = data.get("usage") or usage
-                for choice in data.get("choices") or ():
+                usage = data["usage"] if isinstance(data.get("usage"), dict) else usage
+                finish = "stop" if data.get("done") and not finish else finish
+                for choice in _choices(data):
                     delta = choice.get("delta") or choice.get("message") or {}
                     finish = choice.get("finish_reason") or finish
                     for kind, text in _read_delta(delta):
@@ -160,22 +177,26 @@ class ChatServer:
             "".join(kinds["content"]),
             "".join(kinds["reasoning"]),
             str(finish),
-            int(usage.get("prompt_tokens") or 0),
-            int(usage.get("completion_tokens") or 0),
+            _count(usage.get("prompt_tokens")),
+            _count(usage.get("completion_tokens")),
             first or wall,
             wall,
         )
 
-    def _send(self, path: str, body: Body, *, stream: bool = False) -> httpx.Response:
+    def _send(self, path: str, body: Body, *, limit_s: float = ANSWER_S) -> httpx.Response:
         """Once more on a new connection when the kept one turns out to be closed: uvicorn closes it
         after an error of the application.
         """
         for last in (False, True):
             request = self._client.build_request(
-                "POST", path, content=iter(body), headers=_headers(body)
+                "POST",
+                path,
+                content=iter(body),
+                headers=_headers(body),
+                timeout=httpx.Timeout(limit_s, connect=CONNECT_S),
             )
             try:
-                return self._client.send(request, stream=stream)
+                return self._client.send(request, stream=True)
             except httpx.RemoteProtocolError as error:
                 if last or "without sending a response" not in str(error):
                     raise
@@ -185,17 +206,17 @@ class ChatServer:
     def _open(self, path: str, body: Body) -> Iterator[httpx.Response]:
         """A streamed response; a busy server is asked again."""
         for attempt in Retrying(
-            stop=stop_after_attempt(6),
-            wait=wait_exponential(multiplier=0.5, max=10),
+            stop=stop_after_delay(BUSY_S),
+            wait=_wait_as_asked,
             retry=retry_if_exception(lambda error: isinstance(error, _Busy)),
             reraise=True,
         ):
             with attempt:
-                response = self._send(path, body, stream=True)
+                response = self._send(path, body)
                 if response.status_code in _BUSY:
-                    text = _read_some(response)
+                    text, asked = _read_text(response), response.headers.get("retry-after", "")
                     response.close()
-                    raise _Busy(f"the server is busy ({text[:100]})", status=response.status_code)
+                    raise _Busy(explain_refusal(response.status_code, text), asked)
         try:
             yield response
         finally:
@@ -221,35 +242,70 @@ class ChatServer:
 
 
 class _Busy(RequestRefused):
-    """429 or 503."""
+    """429 or 503; `retry_s` is when the server wants to be asked again."""
+
+    def __init__(self, refused: RequestRefused, asked: str) -> None:
+        super().__init__(f"the server is busy: {refused.message}", status=refused.status)
+        self.retry_s = float(asked) if asked.isdecimal() and len(asked) < 4 else 0.0
+
+
+def _wait_as_asked(state: RetryCallState) -> float:
+    """Seconds: those of Retry-After, at most a minute, else 0.5, 1, 2, … up to 10."""
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_s if isinstance(error, _Busy) else 0.0
+    return float(min(asked, 60.0) or min(10.0, 0.25 * 2**state.attempt_number))
 
 
 def _headers(body: Body) -> dict[str, str]:
     return {"Content-Type": "application/json", "Content-Length": str(body.length)}
 
 
-def _read_some(response: httpx.Response) -> str:
+def _read_some(response: httpx.Response, most: int = _MAX_BODY) -> bytes:
     found = b""
     for part in response.iter_bytes():
         found += part
-        if len(found) > _MAX_BODY:
+        if len(found) > most:
             break
-    return found.decode("utf-8", "replace")
+    return found
+
+
+def _read_text(response: httpx.Response) -> str:
+    return _read_some(response).decode("utf-8", "replace")
 
 
 def _events(response: httpx.Response) -> Iterator[dict[str, Any]]:
-    """The data of server-sent events; of an answer that is one JSON document, that one."""
+    """The data of server-sent events, the last one as `{"done": true}`; of an answer that is one
+    JSON document, that one.
+    """
     if "json" in response.headers.get("content-type", ""):
-        text = _read_some(response)
-        yield _parse(text)
+        yield _parse(_read_text(response))
         return
-    for line in response.iter_lines():
-        text = line.removeprefix("data:").strip() if line.startswith("data:") else ""
-        if not text or len(text) > _MAX_LINE:
-            continue
-        if text == "[DONE]":
-            return
-        yield _parse(text)
+    data: list[str] = []
+    for line in _lines(response):
+        if line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))
+        elif not line and data:
+            text, data = "\n".join(data), []
+            if text.strip() == "[DONE]":
+                yield {"done": True}
+                return
+            yield _parse(text)
+    if data:
+        yield {"done": True} if data == ["[DONE]"] else _parse("\n".join(data))
+
+
+def _lines(response: httpx.Response) -> Iterator[str]:
+    """Lines end at line feeds alone: other separators of Unicode may stand inside JSON."""
+    rest = b""
+    for chunk in response.iter_bytes():
+        *whole, rest = (rest + chunk).split(b"\n")
+        if len(rest) > _MAX_LINE:
+            raise RequestRefused("the server sends a line without an end")
+        for line in whole:
+            yield line.removesuffix(b"\r").decode("utf-8", "replace")
+    if rest:
+        yield rest.decode("utf-8", "replace")
+    yield ""
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -260,12 +316,37 @@ def _parse(text: str) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
+def _choices(data: dict[str, Any]) -> list[dict[str, Any]]:
+    found = data.get("choices")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _look_into(raw: bytes, look: Callable[[Any], _Found]) -> _Found | None:
+    """What `look` finds in JSON; None when that is of another shape."""
+    try:
+        return look(json.loads(raw))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _count(value: object) -> int:
+    """A number of tokens; 0 for what is none."""
+    if isinstance(value, (int, float)) and 0 <= value < 1 << 53:
+        return int(value)
+    return 0
+
+
 def _read_delta(delta: Any) -> Iterator[tuple[str, str]]:
     if not isinstance(delta, dict):
         return
     for key in ("reasoning", "reasoning_content"):
         if delta.get(key):
-            yield "reasoning", str(delta[key])
+            yield "reasoning", _clean(delta[key])
             break
     if delta.get("content"):
-        yield "content", str(delta["content"])
+        yield "content", _clean(delta["content"])
+
+
+def _clean(text: object) -> str:
+    """Without halves of characters, which no file takes."""
+    return str(text).encode("utf-8", "replace").decode()

@@ -66,6 +66,7 @@ _RIFF = {
     b"WEBP": Content("image", "image/webp"),
 }
 _STILL_BRANDS = (b"heic", b"heix", b"mif1", b"avif")
+_BITMAP_HEADERS = [size.to_bytes(4, "little") for size in (12, 40, 52, 56, 64, 108, 124)]
 _TS_PACKET = 188
 
 
@@ -75,16 +76,23 @@ def sniff(head: bytes) -> Content | None:
         return _RIFF.get(head[8:12])
     if head[4:8] == b"ftyp":
         return _read_brand(head[8:12])
-    if head[4:8] in (b"moov", b"mdat", b"wide", b"free", b"skip"):
+    if head[:1] < b"\x20" and head[4:8] in (b"moov", b"mdat", b"wide", b"free", b"skip"):
         return Content("video", "video/quicktime")
     for start, content in _STARTS:
-        if head.startswith(start) and (start != b"BM" or len(head) > 26):
+        if head.startswith(start) and not _is_word(start, head):
             return _narrow(content, head)
     if head[:1] == b"\x47" and head[_TS_PACKET : _TS_PACKET + 1] == b"\x47":
         return Content("video", "video/mp2t")
     if re.match(rb"\xff[\xe0-\xff][^\xff]", head) and (head[1] >> 1) & 3:
         return Content("audio", "audio/mpeg")
     return Content("text", "text/plain") if _is_text(head) else None
+
+
+def _is_word(start: bytes, head: bytes) -> bool:
+    """Whether a mark of letters begins a text."""
+    if start == b"BM":
+        return head[14:18] not in _BITMAP_HEADERS
+    return start == b"ID3" and not head[3:4] < b"\x05"
 
 
 def _read_brand(brand: bytes) -> Content:

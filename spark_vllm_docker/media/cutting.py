@@ -15,31 +15,35 @@ from itertools import pairwise
 from math import ceil
 from pathlib import Path
 
-import av
 import av.error
 
 from spark_vllm_docker.errors import BadMedia
 from spark_vllm_docker.media.content import Media
-from spark_vllm_docker.media.ffmpeg import run_ffmpeg
+from spark_vllm_docker.media.ffmpeg import as_address, run_ffmpeg
+from spark_vllm_docker.media.probing import open_media
 
 OVERLAP_S = 2.0
+MOST_PARTS = 2000
 WINDOW = 0.2
 """How far from an even cut, as a share of a part, a better place is looked for."""
 SILENCE_DB, SILENCE_S = -35, 0.35
 SCENE = 0.25
+_COPY = ("-c", "copy")
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """Seconds of the whole video. What is asked about begins at `start`, the file at `from_s`,
-    which is a key frame at or before it.
+    which is a key frame at or before it; with `encode` it is none, because the last one is too
+    far back to begin there.
     """
 
     number: int
     start: float
     end: float
     from_s: float
+    encode: bool = False
 
     @property
     def length(self) -> float:
@@ -67,6 +71,8 @@ def plan_parts(video: Media, longest_s: float) -> list[Part]:
     """
     if video.duration_s <= longest_s:
         return [Part(1, 0.0, video.duration_s, 0.0)]
+    if video.duration_s / longest_s > MOST_PARTS:
+        raise BadMedia(f"{video.path} would be cut into more than {MOST_PARTS} parts")
     keys = find_key_frames(video.path)
     longest = max(longest_s / 2, longest_s - OVERLAP_S - _largest_gap(keys, longest_s))
     silences = find_silences(video.path) if video.has_sound else []
@@ -77,7 +83,9 @@ def plan_parts(video: Media, longest_s: float) -> list[Part]:
         zip([0.0, *cuts], [*cuts, video.duration_s], strict=True), start=1
     ):
         wanted = max(0.0, start - OVERLAP_S) if start else 0.0
-        parts.append(Part(number, start, end, _key_before(keys, wanted)))
+        key = _key_before(keys, wanted)
+        far = wanted - key > longest_s / 3
+        parts.append(Part(number, start, end, wanted if far else key, far))
     return parts
 
 
@@ -120,7 +128,7 @@ def find_silences(path: Path) -> list[Silence]:
     """Pauses in the first sound track."""
     detect = f"silencedetect=noise={SILENCE_DB}dB:d={SILENCE_S}"
     told = run_ffmpeg(
-        *("-i", str(path), "-map", "0:a:0", "-vn", "-af", detect), *("-f", "null", "-")
+        *("-i", as_address(path), "-map", "0:a:0", "-vn", "-af", detect), *("-f", "null", "-")
     )
     found: list[Silence] = []
     start: float | None = None
@@ -137,7 +145,7 @@ def find_scenes(path: Path) -> list[float]:
     """Times of key frames at which the picture changes; encoders put key frames there."""
     changes = f"scale=160:-2,select='gt(scene,{SCENE})',showinfo"
     told = run_ffmpeg(
-        *("-skip_frame", "nokey", "-i", str(path), "-map", "0:v:0", "-an", "-vf", changes),
+        *("-skip_frame", "nokey", "-i", as_address(path), "-map", "0:v:0", "-an", "-vf", changes),
         *("-fps_mode", "passthrough", "-f", "null", "-"),
     )
     return [float(number) for number in re.findall(rf"pts_time:\s*{_NUMBER}", told)]
@@ -146,7 +154,7 @@ def find_scenes(path: Path) -> list[float]:
 def find_key_frames(path: Path) -> list[float]:
     """Times of key frames, from the packets alone."""
     try:
-        with av.open(str(path), metadata_errors="ignore") as container:
+        with path.open("rb") as file, open_media(file) as container:
             stream = container.streams.video[0]
             first = float((stream.start_time or 0) * (stream.time_base or 0))
             return sorted(
@@ -164,12 +172,14 @@ def cut_part(video: Media, part: Part, target: Path) -> None:
     Raises:
         BadMedia: ffmpeg fails; the disk may be full.
     """
-    # A little behind the key frame: seeking goes back to it, and not to the one before.
-    start = part.from_s + 0.01 if part.from_s else 0.0
+    # A little behind the key frame: seeking goes back to it, and not to the one before. The first
+    # part is not sought at all: a picture may begin later than its sound.
+    seek = ("-ss", f"{part.from_s + (0 if part.encode else 0.01):.3f}") if part.from_s else ()
+    codecs = ("-c:v", "libx264", "-preset", "veryfast", "-c:a", "copy") if part.encode else _COPY
     run_ffmpeg(
-        *("-ss", f"{start:.3f}", "-i", str(video.path), "-t", f"{part.length:.3f}"),
-        *("-map", "0:v:0", "-map", "0:a:0?", "-c", "copy", "-avoid_negative_ts", "make_zero"),
-        str(target),
+        *(*seek, "-i", as_address(video.path), "-t", f"{part.length:.3f}"),
+        *("-map", "0:v:0", "-map", "0:a:0?", *codecs, "-avoid_negative_ts", "make_zero"),
+        as_address(target),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 from spark_vllm_docker.errors import BadMedia, Refused
 
@@ -13,7 +14,7 @@ except ImportError:  # the system's own will do
     imageio_ffmpeg = None
 
 LONGEST_S = 3600.0
-_HEAD = ("-nostdin", "-hide_banner", "-y")
+_HEAD = ("-nostdin", "-hide_banner", "-y", "-protocol_whitelist", "file,pipe")
 
 
 def find_ffmpeg() -> str:
@@ -29,6 +30,11 @@ def find_ffmpeg() -> str:
     raise Refused(
         "there is no ffmpeg", hint="apt-get install ffmpeg, or pip install 'spark-recipe[media]'"
     )
+
+
+def as_address(path: Path) -> str:
+    """A path that is never taken for another protocol, an option or a pattern of ffmpeg's."""
+    return f"file:{path.absolute()}"
 
 
 def run_ffmpeg(*arguments: str) -> str:

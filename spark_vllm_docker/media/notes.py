@@ -10,7 +10,10 @@ from typing import Literal
 from spark_vllm_docker.media.cutting import Part
 
 Mode = Literal["notes", "transcript", "prompt"]
-_TIME = re.compile(r"\[(?:(\d{1,2}):)?(\d{1,3}):([0-5]\d)(?:[.,]\d+)?\]")
+_CLOCK = r"(?:(\d{1,2}):)?(\d{1,3}):([0-5]\d)(?:[.,]\d+)?"
+_TIME = re.compile(rf"[\[(]{_CLOCK}(?:\s*(?:-|\u2013|\u2014|to)\s*{_CLOCK})?[\])]")
+"""`[m:ss]`, which is asked for, and what models write instead: `(m:ss)`, `[m:ss-m:ss]`."""
+_BARE = re.compile(rf"^([\s*-]*){_CLOCK}(?=[\s:,-])")
 _LINE = re.compile(rf"^\W*{_TIME.pattern}\W*(.+)$")
 _HEADING = re.compile(r"^#+\s*(.+?)\s*#*$")
 SLACK_S = 5.0
@@ -94,9 +97,17 @@ def move_times(text: str, part: Part) -> str:
     """`[m:ss]` of a part → of the whole video; a time behind the part's end becomes its end."""
 
     def move(found: re.Match[str]) -> str:
-        return f"[{say_time(_place(found, part))}]"
+        first = say_time(_place(found.groups()[:3], part))
+        if found[5] is None:
+            return f"[{first}]"
+        return f"[{first}-{say_time(_place(found.groups()[3:6], part))}]"
 
-    return _TIME.sub(move, text)
+    return "\n".join(_TIME.sub(move, _in_brackets(line)) for line in text.split("\n"))
+
+
+def _in_brackets(line: str) -> str:
+    """A line that begins with a bare time, with that in brackets."""
+    return _BARE.sub(lambda found: f"{found[1]}[{found[0][len(found[1]) :]}]", line)
 
 
 def read_cues(part: Part, answer: str) -> list[Cue]:
@@ -105,10 +116,10 @@ def read_cues(part: Part, answer: str) -> list[Cue]:
     """
     starts: list[tuple[float, str]] = []
     for raw in answer.strip().splitlines():
-        line = raw.strip()
+        line = _in_brackets(raw.strip())
         found = _LINE.match(line)
         if found:
-            starts.append((_place(found, part), found[4].strip()))
+            starts.append((_place(found.groups()[:3], part), found[7].strip()))
         elif line and starts:
             starts[-1] = (starts[-1][0], f"{starts[-1][1]} {line}")
         elif line and not _HEADING.match(line):
@@ -158,8 +169,9 @@ def say_time(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
 
 
-def _place(found: re.Match[str], part: Part) -> float:
-    seconds = 3600 * int(found[1] or 0) + 60 * int(found[2]) + int(found[3])
+def _place(clock: Sequence[str | None], part: Part) -> float:
+    hours, minutes, whole = (int(text or 0) for text in clock)
+    seconds = 3600 * hours + 60 * minutes + whole
     if seconds > part.length + SLACK_S:
         # Some models count from the start of the video after all.
         return float(seconds) if part.start <= seconds <= part.end + SLACK_S else part.end

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from spark_vllm_docker.errors import BadMedia
 from spark_vllm_docker.media.content import Media
-from spark_vllm_docker.media.ffmpeg import run_ffmpeg
+from spark_vllm_docker.media.ffmpeg import as_address, run_ffmpeg
 from spark_vllm_docker.media.notes import Chapter, say_span, say_time
 
 _FOLDER = Path(__file__).parent / "data"
@@ -54,8 +54,8 @@ def _picture(video: Media, chapter: Chapter, folder: Path) -> str:
     at = chapter.part.start + min(2.0, (chapter.part.end - chapter.part.start) / 2)
     try:
         run_ffmpeg(
-            *("-ss", f"{at:.2f}", "-i", str(video.path), "-frames:v", "1", "-q:v", "5"),
-            *("-vf", f"scale={_WIDTH}:-2", str(target)),
+            *("-ss", f"{at:.2f}", "-i", as_address(video.path), "-frames:v", "1", "-q:v", "5"),
+            *("-vf", f"scale={_WIDTH}:-2", as_address(target)),
         )
         return f"data:image/jpeg;base64,{b64encode(target.read_bytes()).decode()}"
     except (BadMedia, OSError):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import av
 import av.error
+from av.container import InputContainer
 
 from spark_vllm_docker.errors import BadMedia
 from spark_vllm_docker.media.content import HEAD_BYTES, Media, sniff
@@ -44,9 +45,21 @@ def probe(path: Path) -> Media:
     return _probe_streams(path, content.mime, size)
 
 
+class _Nameless:
+    """A file whose name libav does not see: it would choose by it, and `%d` would be a pattern."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.read, self.seek, self.tell = file.read, file.seek, file.tell
+
+
+def open_media(file: BinaryIO) -> InputContainer:
+    """By its bytes alone: a name such as concat:x must not open another file."""
+    return av.open(_Nameless(file), "r", metadata_errors="ignore")
+
+
 def _probe_streams(path: Path, mime: str, size: int) -> Media:
     try:
-        with av.open(str(path), metadata_errors="ignore") as container:
+        with path.open("rb") as file, open_media(file) as container:
             pictures = [s for s in container.streams.video if not _is_cover(s)]
             sounds = list(container.streams.audio)
             if not pictures and not sounds:

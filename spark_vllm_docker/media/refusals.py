@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from spark_vllm_docker.errors import RequestRefused
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SECRET = re.compile(r"Bearer \S+")
 TOO_LONG = "too-long"
 NO_KWARGS = "no-kwargs"
 NO_SOUND = "no-sound"
@@ -74,6 +76,11 @@ _KNOWN = (
         OUT_OF_CACHE,
     ),
     _known(
+        r"At most 0 audio",
+        "the server takes no sound",
+        "--no-sound; or serve: {limit-mm-per-prompt: {audio: 1}} in the recipe",
+    ),
+    _known(
         r"At most (\d+) (\w+)\(s\) may be provided",
         "the server takes {0} of kind {1} in a request",
         "serve: {limit-mm-per-prompt: {image: 4, video: 2, audio: 2}} in the recipe",
@@ -111,7 +118,7 @@ _KNOWN = (
 
 def explain_refusal(status: int, body: str) -> RequestRefused:
     """The error of an HTTP answer that is none of 2xx."""
-    words = " ".join(_find_words(body).split())
+    words = _SECRET.sub("Bearer ********", " ".join(_CONTROL.sub(" ", _find_words(body)).split()))
     if status in (401, 403) and "Scale-out" not in words:
         hint = "--api-key KEY, or VLLM_API_KEY in the environment"
         return RequestRefused("the server wants an API key", hint=hint, status=status, words=words)
@@ -150,7 +157,7 @@ def read_limits(words: str) -> tuple[int, int] | None:
 def _find_words(body: str) -> str:
     try:
         data = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         title = re.search(r"<title>(.*?)</title>", body, re.DOTALL | re.IGNORECASE)
         return title[1] if title else body[:2000]
     if isinstance(data, dict):

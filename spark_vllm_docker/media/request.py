@@ -62,8 +62,8 @@ class Body:
         self._texts: list[bytes] = []
         for mark, _ in self._files:
             head, _, pieces = pieces.partition(mark)
-            self._texts.append(head.encode())
-        self._texts.append(pieces.encode())
+            self._texts.append(head.encode("utf-8", "replace"))
+        self._texts.append(pieces.encode("utf-8", "replace"))
         self.length = sum(map(len, self._texts)) + sum(
             len(_prefix(file)) + 4 * ((file.size + 2) // 3) for _, file in self._files
         )

@@ -240,3 +240,70 @@ def test_a_video_of_a_site_comes_through_yt_dlp(cli: CommandLine, clips: Path) -
         cli.environ["PATH"] = f"{tool.parent}:/usr/bin:/bin"
         assert ask(cli, server.address, "--video", page).code == 0
         assert "mm_processor_kwargs" in server.chats()[-1]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"choices": 5},
+        {"choices": ["a"]},
+        {"usage": "x"},
+        {"usage": {"prompt_tokens": "many", "completion_tokens": 1e999}},
+        {"choices": [{"delta": [1]}]},
+        {"choices": [{"delta": {"content": "\ud800"}}]},
+    ],
+)
+def test_odd_events_are_no_traceback(cli: CommandLine, event: dict[str, Any]) -> None:
+    with serve(lambda *_: iter([json.dumps(event), chunk("fine", "stop"), "[DONE]"])) as server:
+        done = ask(cli, server.address)
+    assert (done.code, "fine" in done.out) == (0, True), done.err
+
+
+def test_lines_inside_an_answer_and_an_end_without_a_reason(cli: CommandLine) -> None:
+    told = "one\u2028two\u0085three"
+    raw = json.dumps({"choices": [{"delta": {"content": told}}]}, ensure_ascii=False)
+    with serve(lambda *_: iter([raw, "[DONE]"])) as server:
+        done = ask(cli, server.address, "--json")
+    assert done.json()["answer"] == told
+
+
+def test_an_error_shows_no_escapes_and_no_key(cli: CommandLine) -> None:
+    words = "\x1b]0;OWNED\x07 key Bearer sk-verysecret123"
+    with serve(lambda *_: (500, {"error": {"message": words}})) as server:
+        done = ask(cli, server.address)
+    assert "\x1b" not in done.err
+    assert "sk-verysecret123" not in done.err
+
+
+def test_a_sound_beside_a_video_goes_without_the_flag(cli: CommandLine, clips: Path) -> None:
+    files = ("--video", str(clips / "loud.mp4"), "--audio", str(clips / "speech.wav"))
+    with serve(lambda path, _: places(path, audio=1) or say("a")) as server:
+        done = ask(cli, server.address, *files, "--json")
+    assert "mm_processor_kwargs" not in server.chats()[0]
+    assert done.json()["sound"] == "dropped"  # one sound in the prompt, and two were sent
+
+
+def test_a_busy_server_is_asked_again(cli: CommandLine) -> None:
+    asked = 0
+
+    def answer(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        nonlocal asked
+        asked += 1
+        return (429, {"error": {"message": "full"}}) if asked < 3 else say("at last")
+
+    with serve(answer) as server:
+        assert ask(cli, server.address).out == "at last \n"
+
+
+def test_text_needs_none_of_the_extras(cli: CommandLine) -> None:
+    (cli.home / "av.py").write_text("raise ImportError('not here')\n")
+    cli.environ["PYTHONPATH"] = str(cli.home)
+    with serve(lambda *_: say("a")) as server:
+        assert ask(cli, server.address).code == 0
+        done = ask(cli, server.address, "--image", "x.png")
+        assert (done.code, "PyAV" in done.err) == (1, True)
+        assert "PyAV" in cli("watch", "x.mp4", "--url", server.address).err
+
+
+def test_a_question_that_is_missing_or_without_quotes(cli: CommandLine) -> None:
+    assert 'stands in "quotes"' in cli("ask", "What", "is", "--engine", "process").err

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from tests.conftest import CommandLine
 from tests.media_files import make_speech, make_video
-from tests.stand_in.http_server import Answer, say, serve, slowly
+from tests.stand_in.http_server import Answer, chunk, say, serve, slowly
 
 
 @pytest.fixture(scope="session")
@@ -185,3 +186,59 @@ def test_bad_input_is_said_before_anything_is_cut(cli: CommandLine, talk: Path) 
         assert (done.code, "is no folder that can be written to" in done.err) == (1, True)
         assert cli("watch", str(talk), "--url", server.address, "--segment", "x").code == 2
         assert not server.chats()
+
+
+def test_the_users_files_are_not_overwritten(cli: CommandLine, talk: Path) -> None:
+    own = cli.home / "v.mp4"
+    own.write_bytes(talk.read_bytes())
+    (cli.home / "mine.md").write_text("mine")
+    with serve(notes) as server:
+        for out, told in {"v.mp4": "is the video itself", "mine.md": "is there already"}.items():
+            done = cli("watch", "v.mp4", "--url", server.address, "--out", out)
+            assert (done.code in (1, 2), told in done.err) == (True, True)
+        done = cli("watch", "v.mp4", "--url", server.address, "--out", "mine.md", "--force")
+        assert done.code == 0
+    assert own.read_bytes() == talk.read_bytes()
+
+
+def test_an_answer_that_is_cut_off_or_empty_is_told(cli: CommandLine, talk: Path) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        if "/render" in path:
+            return 404, {}
+        start = start_of(body)
+        if start == "0:00":
+            return iter([chunk("", "length", reasoning="Hmm"), "[DONE]"])
+        return iter([chunk("[0:01] a", "length"), "[DONE]"])
+
+    with serve(answer) as server:
+        done = run(cli, server.address, talk)
+    assert done.code == 1
+    assert "reasoning took all tokens" in done.err
+    assert "are cut off: a larger --max-tokens" in done.err
+
+
+def test_two_runs_on_one_output(cli: CommandLine, talk: Path) -> None:
+    with serve(
+        lambda path, body: (404, {}) if "/render" in path else slowly(say("a"), 3)
+    ) as server:
+        out = ("watch", str(talk), "--url", server.address, "--segment", "20s", "--out", "n.md")
+        first = cli.start(*out)
+        while not server.chats():
+            time.sleep(0.05)
+        second = cli(*out)
+        first.terminate()
+        first.communicate(timeout=20)
+    assert (second.code, "another run works on" in second.err) == (1, True)
+
+
+@pytest.mark.parametrize("start", ['"a"', "NaN", "1e400", "-5", "null"])
+def test_a_state_that_is_damaged_begins_anew(cli: CommandLine, talk: Path, start: str) -> None:
+    def dies(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        return notes(path, body) if start_of(body) == "0:00" else (400, {"error": "no"})
+
+    with serve(dies) as server:
+        assert run(cli, server.address, talk).code == 1
+    state = cli.home / "notes.md.parts/state.json"
+    state.write_text(re.sub(r'"start": [^,]+', f'"start": {start}', state.read_text(), count=1))
+    with serve(notes) as server:
+        assert run(cli, server.address, talk).code == 0

@@ -368,3 +368,76 @@ def test_a_port_that_is_taken(cli: CommandLine) -> None:
         port = server.address.rpartition(":")[2]
         done = cli("gateway", "--engine", "process", "--port", port)
         assert (done.code, f"port {port} is taken" in done.err) == (4, True)
+
+
+def test_what_was_added_never_breaks_what_works_without(cli: CommandLine, clips: Path) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Answer:
+        if "mm_processor_kwargs" in body:
+            return 400, {"error": {"message": "At most 0 audio(s) may be provided in one prompt."}}
+        return 200, {"ok": 1}
+
+    with serve(answer) as server, gateway(cli, server) as running:
+        status, _, headers = running.post(video(clips / "loud.mp4"))
+        assert (status, headers["x-spark-recipe-sound"]) == (200, "left out: the server refused it")
+        sound: dict[str, object] = {
+            "type": "input_audio",
+            "input_audio": {"data": "", "format": "wav"},
+        }
+        headers = running.post(video(clips / "loud.mp4", sound))[2]
+        assert headers["x-spark-recipe-sound"] == "left out: there is a sound beside the video"
+
+
+def test_parts_without_a_type_are_seen(cli: CommandLine) -> None:
+    parts = [{"video_url": {"url": "http://x/a.mp4"}}, {"image_url": {"url": "http://x/a.png"}}]
+    body = {"model": "m", "messages": [{"content": parts}], "mm_processor_kwargs": FLAG}
+    with serve(lambda *_: (200, {})) as server, gateway(cli, server) as running:
+        assert running.post(body)[0] == 400
+
+
+def test_salts_follow_the_content(cli: CommandLine, clips: Path) -> None:
+    with serve(lambda *_: (200, {})) as server, gateway(cli, server) as running:
+        small = base64.b64encode(b"x" * 100).decode()
+        bodies = [
+            video("http://127.0.0.1:9/a.mp4"),
+            video("http://127.0.0.1:9/b.mp4"),
+            video(f"data:video/mp4;base64,{small}", mm_processor_kwargs=FLAG),
+            video(clips / "loud.mp4"),
+            video(clips / "loud.mp4"),
+        ]
+        for body in bodies:
+            running.post(body)
+        salts = [body["cache_salt"] for body in server.chats()]
+        assert len(set(salts)) == 4
+        assert salts[-1] == salts[-2]
+
+
+def test_a_connection_that_the_server_closed_is_not_the_next_clients_fault(
+    cli: CommandLine,
+) -> None:
+    calls = 0
+
+    def answer(path: str, body: dict[str, Any]) -> Answer:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise ConnectionAbortedError  # closed without a word
+        return 200, {}
+
+    with serve(answer) as server, gateway(cli, server) as running:
+        assert [running.post(text())[0] for _ in range(3)] == [200, 200, 200]
+
+
+def test_odd_headers_many_strings_and_trailing_blanks(cli: CommandLine, clips: Path) -> None:
+    with serve(lambda *_: (200, {})) as server, gateway(cli, server) as running:
+        assert running.post(text(), **{"User-Agent": "caf\xe9"})[0] == 200
+        assert running.post(b'{"model": "m", "a": [' + b'"",' * 2_000_000 + b'""]}')[0] == 400
+        padded = json.dumps(video(clips / "loud.mp4")).encode() + b" " * 600_000
+        assert running.post(padded)[0] == 200
+        assert server.chats()[-1]["mm_processor_kwargs"] == FLAG
+        assert running.post(text(model=[1] * 100_000))[0] == 400
+        assert running.get("/v1/nope")[0] == 404
+
+
+def test_a_backend_that_is_no_address(cli: CommandLine) -> None:
+    done = cli("gateway", "--engine", "process", "--backend", "foo", "--port", str(free_port()))
+    assert (done.code, "foo is no URL of a server" in done.err) == (1, True)

@@ -28,6 +28,10 @@ PART = Part(2, start=600.0, end=1200.0, from_s=598.0)
         ("[11:00] counts from the start", "[11:00] counts from the start"),
         ("[59:00] nonsense", "[20:00] nonsense"),
         ("no time [x:yy] [1:99]", "no time [x:yy] [1:99]"),
+        ("(0:05) a", "[10:03] a"),
+        ("[0:07-0:09] a", "[10:05-10:07] a"),
+        ("- 0:06 a\n0:08: b", "- [10:04] a\n[10:06]: b"),
+        ("at 0:06 in the text", "at 0:06 in the text"),
     ],
 )
 def test_times_are_moved(text: str, moved: str) -> None:

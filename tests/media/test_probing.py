@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spark_vllm_docker.errors import BadMedia
 from spark_vllm_docker.media.content import sniff
+from spark_vllm_docker.media.cutting import cut_part, plan_parts
 from spark_vllm_docker.media.probing import probe
 from tests.media_files import ffmpeg, make_video
 
@@ -107,3 +109,64 @@ def test_what_no_model_can_look_at_is_said(clips: Path, tmp_path: Path) -> None:
     }.items():
         with pytest.raises(BadMedia, match=told):
             probe(tmp_path / name)
+
+
+def test_a_name_is_no_protocol_of_ffmpegs(clips: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.mp4"
+    other.write_bytes((clips / "silent.mp4").read_bytes())
+    for name in ("concat:other.mp4", "Lecture: Part 1.mp4", "-dash.mp4", "a%d\nb.mp4"):
+        path = tmp_path / name
+        path.write_bytes((clips / "loud.mp4").read_bytes())
+        video = probe(path)
+        assert (video.kind, video.has_sound) == ("video", True), name
+        part = plan_parts(video, 3)[1]
+        cut_part(video, part, tmp_path / f"out {name}.mp4")
+        assert probe(tmp_path / f"out {name}.mp4").has_sound, name
+
+
+@pytest.mark.parametrize(
+    "text", ["BMW is a German maker of cars, and so on.", "ID3 tags are", "The free lunch", "RIFFs"]
+)
+def test_a_text_that_begins_like_something_else(text: str) -> None:
+    content = sniff(text.encode() + b" " * 30)
+    assert content is None or content.kind == "text"
+
+
+def test_a_picture_that_begins_later_than_its_sound_loses_none(clips: Path, tmp_path: Path) -> None:
+    path = tmp_path / "late.mkv"
+    long = str(clips / "long.mp4")
+    ffmpeg(
+        "-itsoffset",
+        "8",
+        "-i",
+        long,
+        "-i",
+        long,
+        "-map",
+        "0:v",
+        "-map",
+        "1:a",
+        "-c",
+        "copy",
+        str(path),
+    )
+    video = probe(path)
+    first = plan_parts(video, 30)[0]
+    cut_part(video, first, tmp_path / "first.mkv")
+    assert probe(tmp_path / "first.mkv").duration_s == pytest.approx(first.length, abs=1)
+
+
+def test_a_video_with_one_key_frame_is_cut_all_the_same(tmp_path: Path) -> None:
+    one = "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -x264-params keyint=9999:scenecut=0"
+    path = tmp_path / "one.mp4"
+    ffmpeg("-f", "lavfi", "-i", "testsrc2=s=160x120:r=4:d=60", *one.split(), str(path))
+    video = probe(path)
+    for part in plan_parts(video, 20):
+        assert part.length <= 20
+        cut_part(video, part, tmp_path / "part.mp4")
+        assert probe(tmp_path / "part.mp4").duration_s == pytest.approx(part.length, abs=0.5)
+
+
+def test_a_length_that_cannot_be_is_refused(clips: Path) -> None:
+    with pytest.raises(BadMedia, match="more than 2000 parts"):
+        plan_parts(replace(probe(clips / "loud.mp4"), duration_s=1e11), 600)
