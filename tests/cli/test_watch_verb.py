@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -155,8 +157,12 @@ def test_an_interrupt_keeps_what_is_done(cli: CommandLine, talk: Path) -> None:
         for line in process.stderr:
             if " done" in line:
                 break
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        for _ in range(4):  # Python loses an interrupt that comes in the middle of a finalizer
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=6)
+                break
+        _, err = process.communicate(timeout=10)
         assert process.returncode == 130
         assert "the same command goes on with the rest" in err
     assert "A point." in (cli.home / "n.md").read_text()
