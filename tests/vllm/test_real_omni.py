@@ -157,7 +157,8 @@ def test_an_openai_client_that_knows_nothing_of_the_flag_is_heard(omni: Omni, ga
 def test_the_server_is_killed_while_a_video_is_watched(omni: Omni) -> None:
     """Last: the server does not come back. What was done is kept and never asked again."""
     process = omni.cli.start(
-        "watch", "long.mp4", "--recipe", NAME, "--segment", "40s", "--max-tokens", "16"
+        *("watch", "long.mp4", "--recipe", NAME, "--segment", "40s", "--max-tokens", "16"),
+        *("--out", "killed.md"),
     )
     assert process.stderr is not None
     for line in process.stderr:
@@ -166,7 +167,7 @@ def test_the_server_is_killed_while_a_video_is_watched(omni: Omni) -> None:
     subprocess.run(["docker", "kill", NAME], capture_output=True, check=True)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1, err
-    parts = omni.cli.home / "long.notes.md.parts"
+    parts = omni.cli.home / "killed.md.parts"
     done = {path.name for path in parts.glob("part-*.json")}
     assert done
-    assert "failed: " in (omni.cli.home / "long.notes.md").read_text()
+    assert "failed: " in (omni.cli.home / "killed.md").read_text()
