@@ -50,7 +50,7 @@ def build_schema() -> dict[str, Any]:
     for schema in (forms["version-1"], forms["version-2"]):
         schema["properties"]["recipe_version"] = {"enum": ["1", 1, "2", 2]}
     for schema in (forms["version-1"], forms["version-2"]):
-        for key in FOREIGN - schema["properties"].keys():
+        for key in sorted(FOREIGN - schema["properties"].keys()):
             schema["properties"][key] = {"description": "Of another runner: not acted on here."}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
