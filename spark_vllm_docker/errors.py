@@ -43,6 +43,11 @@ GPU_HINT = (
 DISK_HINT = "docker system df shows what uses it; docker system prune frees what nothing uses"
 
 
+def say_reason(error: OSError) -> str:
+    """What the system says of a file, in lower case: `no such file or directory`."""
+    return (error.strerror or str(error)).lower()
+
+
 class SparkRecipeError(Exception):
     """Known trouble: one lower-case sentence, its cause when that is known, and a hint that is a
     command or an edit.

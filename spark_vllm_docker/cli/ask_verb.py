@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spark_vllm_docker.cli.media_inputs import server_options
 from spark_vllm_docker.cli.options import engine_option, json_option
 
 if TYPE_CHECKING:
@@ -27,9 +28,7 @@ def _files(name: str, text: str) -> Callable[[Any], Any]:
 
 @click.command("ask")
 @click.argument("words", nargs=-1, metavar="[NAME] QUESTION")
-@click.option("--url", help="Any OpenAI-compatible server, instead of a deployment.")
-@click.option("--api-key", envvar="VLLM_API_KEY", help="Its key; of a deployment it is known.")
-@click.option("--model", help="One of several that the server lists.")
+@server_options
 @_files("--image", "A picture; may be given more than once.")
 @_files("--audio", "Sound, or a video whose sound alone is meant.")
 @_files("--video", "A video; its sound is sent too.")
@@ -114,14 +113,12 @@ def _split(words: tuple[str, ...], url: str | None) -> tuple[str | None, str]:
 def _show(server: ChatServer, view: ServerView, asking: Asking, form: str) -> str:
     import json
 
-    from spark_vllm_docker.launcher.asking import build_question
-    from spark_vllm_docker.launcher.frames import plan_frames
+    from spark_vllm_docker.launcher.asking import build_question, must_be_beside, plan_question
     from spark_vllm_docker.media.request import Body
     from spark_vllm_docker.media.snippets import write_curl, write_python
 
-    sizes = (len(asking.text) // 3, asking.max_tokens)
-    plan = plan_frames(view, asking.videos, asking.has_sound, *sizes)
-    body = Body(build_question(view, asking, plan))
+    plan, beside = plan_question(view, asking), must_be_beside(view, asking)
+    body = Body(build_question(view, asking, plan, beside=beside))
     if form == "python":
         return write_python(body.show_with_names(), server.address)
     if form == "curl":

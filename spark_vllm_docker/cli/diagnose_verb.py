@@ -126,7 +126,7 @@ def _read_input() -> Iterator[bytes]:
 def _pack(path: Path, engine: Engine, deployed: Deployed, report: LogReport) -> None:
     import zipfile
 
-    from spark_vllm_docker.errors import Refused
+    from spark_vllm_docker.errors import Refused, say_reason
     from spark_vllm_docker.launcher.bundle import build_bundle
 
     files = build_bundle(engine, deployed, report, os.environ)
@@ -135,7 +135,7 @@ def _pack(path: Path, engine: Engine, deployed: Deployed, report: LogReport) -> 
             for name, text in files.items():
                 archive.writestr(name, text)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = say_reason(error)
         raise Refused(f"{path} cannot be written: {reason}") from error
     click.echo(f"{path}: {', '.join(files)}", err=True)
 
@@ -150,7 +150,7 @@ def _read(stream) -> Iterator[bytes]:  # type: ignore[no-untyped-def]  # noqa: A
 
 
 def _open(path: Path) -> Iterator[bytes]:
-    from spark_vllm_docker.errors import Refused
+    from spark_vllm_docker.errors import Refused, say_reason
 
     try:
         kind = path.stat().st_mode
@@ -159,7 +159,7 @@ def _open(path: Path) -> Iterator[bytes]:
         with path.open("rb") as file:
             yield from _check_text(str(path), _read(file))
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = say_reason(error)
         raise Refused(f"{path} cannot be read: {reason}") from error
 
 

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from spark_vllm_docker.errors import Refused
+from spark_vllm_docker.errors import Refused, say_reason
 
 
 def write_new_file(path: Path, text: str, *, force: bool) -> None:
@@ -26,7 +26,7 @@ def write_new_file(path: Path, text: str, *, force: bool) -> None:
     except FileExistsError as error:
         raise Refused(f"{path} is there already", hint="--force overwrites it") from error
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = say_reason(error)
         raise Refused(f"{path}: cannot be written: {reason}") from error
 
 

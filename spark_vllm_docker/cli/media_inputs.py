@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from spark_vllm_docker.cli.options import Command
 
 if TYPE_CHECKING:
     from spark_vllm_docker.launcher.server_view import ServerView
@@ -13,6 +17,27 @@ if TYPE_CHECKING:
 
 NEEDS = "pip install 'spark-recipe[media]'"
 MOST_TEXT_BYTES = 1 << 20
+
+
+def server_options(command: Command) -> Command:
+    """--url, --api-key and --model: which server and which of its models is meant."""
+    decorated: Any = command
+    for decorate in reversed(
+        (
+            click.option("--url", help="Any OpenAI-compatible server, instead of a deployment."),
+            click.option(
+                "--api-key", envvar="VLLM_API_KEY", help="Its key; of a deployment it is known."
+            ),
+            click.option("--model", help="One of several that the server lists."),
+        )
+    ):
+        decorated = decorate(decorated)
+    return cast("Command", decorated)
+
+
+def is_url(source: str) -> bool:
+    """Whether a file or a server is named by its address."""
+    return source.startswith(("http://", "https://"))
 
 
 def require_media() -> None:
@@ -102,7 +127,7 @@ def gather(named: dict[str, tuple[str, ...]], folder: Path) -> tuple[tuple[Media
     texts: list[str] = []
     for option, sources in named.items():
         for number, source in enumerate(sources):
-            media = _look_at(source, folder / f"{option}-{number}")
+            media = look_at(source, folder / f"{option}-{number}")
             if media.kind == "pdf" and option in ("file", "image"):
                 found += _draw(media.path, folder / f"{option}-{number}")
             elif media.kind == "text" and option == "file":
@@ -112,10 +137,11 @@ def gather(named: dict[str, tuple[str, ...]], folder: Path) -> tuple[tuple[Media
     return tuple(found), "\n\n".join(texts)
 
 
-def _look_at(source: str, folder: Path) -> Media:
+def look_at(source: str, folder: Path) -> Media:
+    """A file, or what a URL gives, downloaded into `folder`, which is made."""
     from spark_vllm_docker.media.probing import probe
 
-    if source.startswith(("http://", "https://")):
+    if is_url(source):
         from spark_vllm_docker.media.download import fetch
 
         folder.mkdir()

@@ -134,3 +134,8 @@ def build_request(read: ToStart, options: dict[str, bool], timeout_s: float | No
         new_api_key=new_key,
         **options,
     )
+
+
+def find_hidden(read: ToStart, request: UpRequest) -> frozenset[str]:
+    """What must not be shown: the recipe's secrets, and a key that is made for this start."""
+    return read.secrets | ({request.new_api_key} if request.new_api_key else frozenset())

@@ -26,7 +26,12 @@ def run_one(
     """
     from spark_vllm_docker.cli.engines import open_engine
     from spark_vllm_docker.cli.screens import masked, masked_errors, open_screen
-    from spark_vllm_docker.cli.to_start import build_request, read_to_start, refuse_errors
+    from spark_vllm_docker.cli.to_start import (
+        build_request,
+        find_hidden,
+        read_to_start,
+        refuse_errors,
+    )
     from spark_vllm_docker.errors import Refused
     from spark_vllm_docker.health.phases import PhaseClock
     from spark_vllm_docker.health.probe import Probe
@@ -47,7 +52,7 @@ def run_one(
         )
     options = {"wait": True, "detach": True, "replace": True, "keep": False}
     request = build_request(read, options, timeout_s)
-    hidden = read.secrets | ({request.new_api_key} if request.new_api_key else set())
+    hidden = find_hidden(read, request)
     with (
         masked_errors(hidden),
         open_screen(verb, as_json=as_json, show_log=False) as screen,

@@ -22,6 +22,7 @@ from spark_vllm_docker.cli.options import (
 from spark_vllm_docker.cli.to_start import (
     ToStart,
     build_request,
+    find_hidden,
     read_to_start,
     refuse_errors,
     worth_saying,
@@ -212,7 +213,7 @@ def _run(
     from spark_vllm_docker.launcher.restart import RestartGuard
     from spark_vllm_docker.launcher.targets import describe_result
 
-    hidden = read.secrets | ({request.new_api_key} if request.new_api_key else set())
+    hidden = find_hidden(read, request)
     with (
         masked_errors(hidden),
         open_screen("up", as_json=as_json, show_log=show_log) as screen,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from spark_vllm_docker.cli.media_inputs import is_url, server_options
 from spark_vllm_docker.cli.options import engine_option, json_option
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ AUTO = "auto"
 @click.command("watch")
 @click.argument("video", metavar="VIDEO|URL")
 @click.option("--recipe", "name", metavar="NAME", help="A deployment; else the only one that runs.")
-@click.option("--url", help="Any OpenAI-compatible server, instead of a deployment.")
-@click.option("--api-key", envvar="VLLM_API_KEY", help="Its key; of a deployment it is known.")
-@click.option("--model", help="One of several that the server lists.")
+@server_options
 @click.option("--notes", "mode", flag_value="notes", default=True, help="Chapters and key points.")
 @click.option("--transcript", "mode", flag_value="transcript", help="What is said, as subtitles.")
 @click.option(
@@ -155,12 +154,10 @@ def _write_json(watched: Watched, target: Path, summary: str) -> None:
 
 
 def _get(video: str, folder: Path) -> Media:
+    from spark_vllm_docker.cli.media_inputs import look_at
     from spark_vllm_docker.errors import BadMedia
-    from spark_vllm_docker.media.download import fetch
-    from spark_vllm_docker.media.probing import probe
 
-    remote = video.startswith(("http://", "https://"))
-    media = probe(fetch(video, folder) if remote else Path(video))
+    media = look_at(video, folder / "video")
     if media.kind != "video":
         hint = f'spark-recipe ask --audio {video} "…"' if media.kind == "audio" else ""
         raise BadMedia(f"{video} is no video", hint=hint)
@@ -175,7 +172,7 @@ _NAMES = {"notes": ".notes.md", "prompt": ".answer.md", "transcript": ".srt"}
 def _name_output(video: str, mode: str) -> Path:
     from urllib.parse import urlsplit
 
-    if video.startswith(("http://", "https://")):
+    if is_url(video):
         return Path(f"{Path(urlsplit(video).path).stem or 'video'}{_NAMES[mode]}")
     path = Path(video)
     return path.with_name(f"{path.stem}{_NAMES[mode]}")
@@ -218,8 +215,7 @@ def _open_summarizer(summarizer: str | None) -> tuple[ChatServer, ServerView] | 
 
     if summarizer is None:
         return None
-    is_url = summarizer.startswith(("http://", "https://"))
-    name, url = (None, summarizer) if is_url else (summarizer, None)
+    name, url = (None, summarizer) if is_url(summarizer) else (summarizer, None)
     return open_server(name, url, None, None, None)
 
 

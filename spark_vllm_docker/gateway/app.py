@@ -17,9 +17,15 @@ from starlette.routing import Route
 
 from spark_vllm_docker.findings import did_you_mean
 from spark_vllm_docker.gateway.body import BadBody, RequestBody
-from spark_vllm_docker.gateway.forwarding import Backend, Forwarded, Job, pass_headers
+from spark_vllm_docker.gateway.forwarding import (
+    Backend,
+    Forwarded,
+    Job,
+    describe_error,
+    pass_headers,
+)
 from spark_vllm_docker.gateway.lanes import Lane, LaneLimits
-from spark_vllm_docker.gateway.media_requests import MIXED, Contents, complete, read_contents
+from spark_vllm_docker.gateway.media_requests import MIXED, complete, read_contents
 from spark_vllm_docker.gateway.metrics import Metrics
 from spark_vllm_docker.gateway.tenants import Tenant, find_tenant
 
@@ -85,20 +91,19 @@ class Gateway:
         if refused is not None:
             return refused
         body = RequestBody()
+        answer: Response | Forwarded | None = None
         try:
-            return await self._route(request, body, tenant)
+            answer = await self._route(request, body, tenant)
         except BadBody as error:
-            body.close()
-            return _error(400, str(error))
+            answer = _error(400, str(error))
         except OSError:
-            body.close()
-            return _error(507, "there is no room here for the request")
+            answer = _error(507, "there is no room here for the request")
         except ClientDisconnect:
-            body.close()
-            return Response(status_code=400)
-        except BaseException:
-            body.close()
-            raise
+            answer = Response(status_code=400)
+        finally:
+            if not isinstance(answer, Forwarded):  # which closes it when all is sent
+                body.close()
+        return answer
 
     async def list_models(self, request: Request) -> Response:
         """The models of all servers that a tenant may use."""
@@ -132,42 +137,37 @@ class Gateway:
         async for chunk in request.stream():
             body.feed(chunk)
             if body.length > self._limits.body_bytes:
-                body.close()
                 return _error(413, "the request is too large")
         data = await run_in_threadpool(body.parse)
         model = data.get("model")
         if not isinstance(model, str) or len(model) > MOST_NAME:
-            body.close()
             return _error(400, "the request names no model")
         backend = await self._find(model)
         if backend is None or (tenant is not None and not tenant.may_use(model)):
-            body.close()
             names = [m for m in self._backends if tenant is None or tenant.may_use(m)]
             there = f"there are: {', '.join(names)}" if names else "there is none"
             hint = did_you_mean(model, names).removeprefix("; ")
             return _error(404, f"there is no model {model!r}; {hint or there}")
         contents = read_contents(data)
         if contents.flagged and contents.images and contents.videos:
-            body.close()
             return _error(400, MIXED)
-        takes = backend.takes_kwargs
-        addition = await run_in_threadpool(complete, data, contents, body, takes)
-        lane = MEDIA if contents.is_media else TEXT
+        facts = (data, contents, body, backend.takes_kwargs)
+        addition = await run_in_threadpool(complete, *facts)
+        kind = MEDIA if contents.is_media else TEXT
         job = Job(
             backend,
             request.url.path,
             pass_headers(request.headers.raw, backend),
             body,
             addition,
-            self._lane(backend, contents),
-            (model, lane),
+            self._lane(backend, kind),
+            (model, kind),
             tenant.name if tenant else "",
         )
         return Forwarded(job, self._client, self._metrics)
 
-    def _lane(self, backend: Backend, contents: Contents) -> Lane:
-        kind = MEDIA if contents.is_media else TEXT
-        limits = self._limits.media if contents.is_media else self._limits.text
+    def _lane(self, backend: Backend, kind: str) -> Lane:
+        limits = self._limits.media if kind == MEDIA else self._limits.text
         return self._lanes.setdefault((backend.address, kind), Lane(limits))
 
     def _authorize(self, request: Request) -> tuple[Tenant | None, Response | None]:
@@ -211,4 +211,4 @@ class Gateway:
 
 
 def _error(status: int, message: str) -> JSONResponse:
-    return JSONResponse({"error": {"message": message, "code": status}}, status_code=status)
+    return JSONResponse(describe_error(status, message), status_code=status)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from spark_vllm_docker.gateway.body import RequestBody
 from spark_vllm_docker.gateway.lanes import Lane, LaneFull
 from spark_vllm_docker.gateway.media_requests import Addition
 from spark_vllm_docker.gateway.metrics import Metrics
+from spark_vllm_docker.media.chat import is_closed_connection
 from spark_vllm_docker.media.refusals import NO_SOUND, explain_refusal
 
 _HOP = {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"content-length", b"te"}
@@ -52,6 +53,11 @@ class Job:
     lane: Lane
     labels: tuple[str, str]
     tenant: str
+
+
+def describe_error(status: int, message: str) -> dict[str, object]:
+    """An error as OpenAI's clients read it."""
+    return {"error": {"message": message, "code": status}}
 
 
 def pass_headers(given: Iterable[tuple[bytes, bytes]], backend: Backend) -> dict[str, str]:
@@ -97,7 +103,8 @@ class Forwarded:
     async def _work(self, send: Send) -> None:
         job = self._job
         try:
-            async with self._place() as waited:
+            self._gauge()
+            async with job.lane.place() as waited:
                 self._metrics.waited.labels(*job.labels).observe(waited)
                 await self._forward(send)
         except LaneFull as full:
@@ -108,10 +115,6 @@ class Forwarded:
         except httpx.HTTPError as error:
             what = str(error) or type(error).__name__
             await self._refuse(send, 502, f"{job.backend.name} broke off: {what}")
-
-    def _place(self) -> Any:
-        self._gauge()
-        return self._job.lane.place()
 
     def _gauge(self) -> None:
         self._metrics.running.labels(*self._job.labels).set(self._job.lane.running)
@@ -141,20 +144,22 @@ class Forwarded:
         """Once more on a new connection when the kept one turns out to be closed: uvicorn closes it
         after an error of the application, which may have been another client's.
         """
+        try:
+            return await self._send(added)
+        except httpx.RemoteProtocolError as error:
+            if not is_closed_connection(error):
+                raise
+            return await self._send(added)
+
+    async def _send(self, added: dict[str, Any]) -> httpx.Response:
         job = self._job
-        for last in (False, True):
-            request = self._client.build_request(
-                "POST",
-                f"{job.backend.address}{job.path}",
-                headers={**job.headers, "content-length": str(job.body.length_with(added))},
-                content=job.body.read_async(added),
-            )
-            try:
-                return await self._client.send(request, stream=True)
-            except httpx.RemoteProtocolError as error:
-                if last or "without sending a response" not in str(error):
-                    raise
-        raise AssertionError
+        request = self._client.build_request(
+            "POST",
+            f"{job.backend.address}{job.path}",
+            headers={**job.headers, "content-length": str(job.body.length_with(added))},
+            content=job.body.read_async(added),
+        )
+        return await self._client.send(request, stream=True)
 
     async def _pass(self, response: httpx.Response, send: Send, sound: str) -> None:
         if response.is_redirect:
@@ -175,7 +180,7 @@ class Forwarded:
         except httpx.HTTPError:
             if b"text/event-stream" not in dict(headers).get(b"content-type", b""):
                 raise
-            error = {"error": {"message": f"{self._job.backend.name} broke off", "code": 502}}
+            error = describe_error(502, f"{self._job.backend.name} broke off")
             piece = f"data: {json.dumps(error)}\n\n".encode()
             await send({"type": "http.response.body", "body": piece, "more_body": True})
             self._status = 502
@@ -187,14 +192,11 @@ class Forwarded:
         if self._began:  # too late for a status: the connection's end tells
             raise ConnectionError(message)
         self._status = status
-        body = json.dumps({"error": {"message": message, "code": status}}).encode()
+        body = json.dumps(describe_error(status, message)).encode()
         raw = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         raw += [(k.encode(), v.encode()) for k, v in (headers or {}).items()]
         await send({"type": "http.response.start", "status": status, "headers": raw})
         await send({"type": "http.response.body", "body": body})
-
-
-Respond = Callable[[Scope, Receive, Send], Any]
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from spark_vllm_docker.errors import Refused
+from spark_vllm_docker.errors import Refused, say_reason
 
 SHORTEST_KEY = 8
 
@@ -36,7 +36,7 @@ def read_tenants(path: Path) -> tuple[Tenant, ...]:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise Refused(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise Refused(f"{path}: {say_reason(error)}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise Refused(f"{path} is no YAML: {str(error).splitlines()[0]}") from error
     entries = data.get("tenants") if isinstance(data, dict) else None

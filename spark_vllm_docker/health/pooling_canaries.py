@@ -10,7 +10,8 @@ from spark_vllm_docker.health.answers import Answer, Canary
 from spark_vllm_docker.health.questions import NAN_FIX, NAN_MARK, OK, Ask
 
 _PAIR = {"text_1": "What is red?", "text_2": ["A rose is red."]}
-_POOLING: tuple[tuple[str, str, dict[str, Any], Callable[[Any], Any]], ...] = (
+Look = Callable[[Any], Any]
+_POOLING: tuple[tuple[str, str, dict[str, Any], Look], ...] = (
     (
         "embed",
         "/v1/embeddings",
@@ -27,28 +28,33 @@ def try_pooling(ask: Ask, model: str, tasks: Sequence[str]) -> Canary:
     for task, path, body, look in _POOLING:
         if task not in tasks:
             continue
-        answer = ask(path, {"model": model, **body})
-        if isinstance(answer, str):
-            return Canary(task, answer, failed=True)
-        if answer.status != OK:
-            fix = NAN_FIX if NAN_MARK in answer.text else ""
-            return Canary(task, answer.words, True, fix)
-        numbers = answer.read(look)
-        if not numbers:
-            return Canary(task, f"the answer has no numbers in it: {answer.text[:200]}", True)
-        if not all(isinstance(n, (int, float)) and math.isfinite(n) for n in numbers):
-            return Canary(task, "the model computes NaN", True, NAN_FIX)
-        if task == "embed" and not any(numbers):
-            return Canary(task, "the embedding is nothing but zeros", True, NAN_FIX)
-        kind = "an embedding" if task == "embed" else "a score"
-        return Canary(task, f"{kind} of {len(numbers)} numbers" if task == "embed" else kind)
+        return _judge(task, ask(path, {"model": model, **body}), look)
     return Canary("tasks", f"not asked: no short question is known for {', '.join(tasks)}")
 
 
 def try_unnamed_pooling(ask: Ask, model: str) -> Canary | None:
     """A server whose tasks are not known and that has neither chat nor completions."""
-    for task, path, body, _ in _POOLING:
+    for task, path, body, look in _POOLING:
         answer = ask(path, {"model": model, **body})
         if isinstance(answer, Answer) and answer.status == OK:
-            return try_pooling(ask, model, (task,))
+            return _judge(task, answer, look)
     return None
+
+
+def _judge(task: str, answer: Answer | str, look: Look) -> Canary:
+    """Whether an answer holds the numbers that it should."""
+    if isinstance(answer, str):
+        return Canary(task, answer, failed=True)
+    if answer.status != OK:
+        fix = NAN_FIX if NAN_MARK in answer.text else ""
+        return Canary(task, answer.words, True, fix)
+    numbers = answer.read(look)
+    if not numbers:
+        return Canary(task, f"the answer has no numbers in it: {answer.text[:200]}", True)
+    if not all(isinstance(n, (int, float)) and math.isfinite(n) for n in numbers):
+        return Canary(task, "the model computes NaN", True, NAN_FIX)
+    if task != "embed":
+        return Canary(task, "a score")
+    if not any(numbers):
+        return Canary(task, "the embedding is nothing but zeros", True, NAN_FIX)
+    return Canary(task, f"an embedding of {len(numbers)} numbers")

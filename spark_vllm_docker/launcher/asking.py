@@ -50,6 +50,11 @@ class Asking:
         return tuple(one for one in self.media if one.kind == "video")
 
     @property
+    def text_tokens(self) -> int:
+        """About how many tokens the text takes."""
+        return len(self.text) // 3
+
+    @property
     def has_sound(self) -> bool:
         """Whether the sound of a video is to be sent."""
         return self.use_sound and any(video.has_sound for video in self.videos)
@@ -81,10 +86,8 @@ def ask(server: ChatServer, view: ServerView, asking: Asking, hear: Hear, say: S
             notes.append(note)
             say(note)
 
-    plan = plan_frames(
-        view, asking.videos, asking.has_sound, len(asking.text) // 3, asking.max_tokens
-    )
-    beside = _must_be_beside(view, asking)
+    plan = plan_question(view, asking)
+    beside = must_be_beside(view, asking)
     for _ in range(MOST_TRIES):
         if plan.cut_s:
             raise TooLong("the video does not fit in one request", plan.cut_s)
@@ -113,13 +116,16 @@ def ask(server: ChatServer, view: ServerView, asking: Asking, hear: Hear, say: S
     raise RequestRefused("the video does not fit, however few frames are asked for")
 
 
-def build_question(
-    view: ServerView, asking: Asking, plan: FramePlan, *, beside: bool | None = None
-) -> Question:
+def plan_question(view: ServerView, asking: Asking) -> FramePlan:
+    """How many frames are asked for, before anything is sent."""
+    sizes = (asking.text_tokens, asking.max_tokens)
+    return plan_frames(view, asking.videos, asking.has_sound, *sizes)
+
+
+def build_question(view: ServerView, asking: Asking, plan: FramePlan, *, beside: bool) -> Question:
     """The request. With `beside` the sound of a video is sent as a file of its own: always right,
     but for the size of the request.
     """
-    beside = _must_be_beside(view, asking) if beside is None else beside
     attachments: list[Attachment] = []
     for one in asking.media:
         if one.kind not in _PARTS:
@@ -145,7 +151,7 @@ def build_question(
     )
 
 
-def _must_be_beside(view: ServerView, asking: Asking) -> bool:
+def must_be_beside(view: ServerView, asking: Asking) -> bool:
     """The flag is for all videos of a request: a silent one among them is refused, and so is a
     sound beside them; a picture has killed the engine (Qwen2.5-Omni on vLLM 0.20.0, recorded);
     and from 0.32 a server may not take it at all.
@@ -181,8 +187,7 @@ def _judge(
             settings = VideoSettings(*question.frames, view.video.pruning)
         kinds = [Video(v.duration_s, v.aspect, v.has_sound) for v in asking.videos]
         silent = [replace(kind, sound=False) for kind in kinds]
-        text = len(asking.text) // 3
-        loud, quiet = (_total(some, settings) + text for some in (kinds, silent))
+        loud, quiet = (_total(some, settings) + asking.text_tokens for some in (kinds, silent))
         return HEARD if reply.prompt_tokens > (loud + quiet) / 2 else DROPPED
     if not asking.strict:
         return UNKNOWN
@@ -193,13 +198,13 @@ def _judge(
         max_tokens=1,
         cache_salt="",
     )
-    plain = server.stream(Body(without), _hear_nothing)
+    plain = server.stream(Body(without), hear_nothing)
     if not plain.prompt_tokens:
         return UNKNOWN
     return HEARD if reply.prompt_tokens > plain.prompt_tokens else DROPPED
 
 
-def _hear_nothing(kind: str, text: str) -> None:
+def hear_nothing(kind: str, text: str) -> None:
     """The answer is of no interest."""
 
 

@@ -14,9 +14,9 @@ from spark_vllm_docker.media.content import Media
 from spark_vllm_docker.media.refusals import read_limits
 from spark_vllm_docker.plan.video import (
     PART_S,
-    SOURCE_FPS,
     Video,
     VideoSettings,
+    count_frames,
     count_video,
     longest_video,
     settings_for,
@@ -74,7 +74,7 @@ def shrink_frames(
     """After a refusal that tells how long the prompt was and how long it may be."""
     longest = max((video.duration_s for video in videos), default=0.0)
     limits = read_limits(words)
-    used = before.frames[1] if before.frames else _own_frames(view.video, longest)
+    used = before.frames[1] if before.frames else count_frames(longest, view.video)
     there, allowed = limits or (2, 1)
     fewer = floor(used * min(0.9, SPARE * allowed / max(1, there)))
     if view.takes_kwargs is False or fewer < max(1.0, longest / SECONDS_PER_FRAME):
@@ -82,15 +82,6 @@ def shrink_frames(
     fps = max(0.01, round(min(2.0, 1.01 * fewer / longest), 3)) if longest else 1.0
     told = f"{there:,} tokens do not fit in {allowed:,}" if limits else "the prompt is too long"
     return FramePlan((fps, fewer), note=_say(fewer, longest, told))
-
-
-def _own_frames(settings: VideoSettings, duration_s: float) -> int:
-    frames = max(1, floor(duration_s * SOURCE_FPS))
-    if settings.num_frames > 0:
-        frames = min(frames, settings.num_frames)
-    if settings.fps > 0:
-        frames = min(frames, max(1, floor(duration_s * settings.fps)))
-    return frames
 
 
 def _longest(view: ServerView, video: Video, room: int) -> float:

@@ -17,6 +17,7 @@ from spark_vllm_docker.catalog.model_shapes import (
     find_known_shape,
     read_shape,
 )
+from spark_vllm_docker.errors import say_reason
 from spark_vllm_docker.launcher.weights import find_weights
 
 Ask = Callable[[str], bytes]
@@ -90,7 +91,7 @@ def _read_json(path: Path) -> Any:
             raw = file.read(_MAX_BYTES + 1)
         return parse_config(raw)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = say_reason(error)
         raise UnknownShape(f"{path} cannot be read: {reason}") from error
 
 

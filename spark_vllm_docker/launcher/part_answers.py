@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from spark_vllm_docker.errors import BadMedia, Refused
+from spark_vllm_docker.errors import BadMedia, Refused, say_reason
 from spark_vllm_docker.media.content import Media
 from spark_vllm_docker.media.cutting import Part
 from spark_vllm_docker.media.notes import Mode
@@ -65,7 +65,7 @@ class Answers:
                 for path in folder.glob("part-*"):
                     path.unlink()
         except OSError as error:
-            raise BadMedia(f"{folder}: {(error.strerror or str(error)).lower()}") from error
+            raise BadMedia(f"{folder}: {say_reason(error)}") from error
         self._of = wanted
 
     def plan(self, parts: list[Part]) -> None:
@@ -116,7 +116,7 @@ class Answers:
             beside.replace(self.folder / name)
         except OSError as error:
             beside.unlink(missing_ok=True)
-            raise BadMedia(f"{self.folder}: {(error.strerror or str(error)).lower()}") from error
+            raise BadMedia(f"{self.folder}: {say_reason(error)}") from error
 
 
 def _hold(lock: IO[str], folder: Path) -> None:

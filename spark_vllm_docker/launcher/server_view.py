@@ -70,15 +70,23 @@ def view_deployment(
     arguments = read_arguments(
         [Argument(place, word.value) for word in words], find_release(version).flags
     )
-    guarded = bool(version) and version_key(version) >= version_key(REQUEST_KWARGS_NEED_TRUST)
-    known = bool(version)
+
+    def allows(flag: str) -> bool | None:
+        """Whether a request may do what needs a flag from 0.32 on."""
+        if not version:
+            return None
+        if version_key(version) < version_key(REQUEST_KWARGS_NEED_TRUST):
+            return True
+        given = arguments.find(flag)
+        return given is not None and not given.negated
+
     shape, _ = find_model_shape(serve.model, environ)
     return replace(
         view,
         video=read_video_flags(arguments),
         counts_video=view.counts_video or bool(shape and shape.video),
-        takes_kwargs=_is_on(arguments, "--trust-request-mm-kwargs") if guarded else known or None,
-        renders=_is_on(arguments, "--enable-scale-out") if guarded else known or None,
+        takes_kwargs=allows("--trust-request-mm-kwargs"),
+        renders=allows("--enable-scale-out"),
         max_num_seqs=_read_count(arguments, "--max-num-seqs", view.max_num_seqs),
         folders=_find_folders(
             deployed, serve.flag("--allowed-local-media-path"), in_container=in_container
@@ -111,11 +119,6 @@ def _find_folders(
         if Path(target).is_relative_to(inside):
             return ((Path(source).resolve(), target),)
     return ()
-
-
-def _is_on(arguments: Arguments, flag: str) -> bool:
-    given = arguments.find(flag)
-    return given is not None and not given.negated
 
 
 def _read_count(arguments: Arguments, flag: str, default: int) -> int:

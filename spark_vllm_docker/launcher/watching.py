@@ -12,7 +12,7 @@ from queue import Empty, Queue
 from uuid import uuid4
 
 from spark_vllm_docker.errors import BadMedia, RequestRefused, SparkRecipeError
-from spark_vllm_docker.launcher.asking import DROPPED, Asking, TooLong, ask
+from spark_vllm_docker.launcher.asking import DROPPED, Asking, TooLong, ask, hear_nothing
 from spark_vllm_docker.launcher.part_answers import Answers, Watching
 from spark_vllm_docker.launcher.server_view import ServerView
 from spark_vllm_docker.media.chat import ChatServer
@@ -164,7 +164,7 @@ def _group(chapters: list[Chapter], room: int) -> list[list[Chapter]]:
 def _summarise(server: ChatServer, view: ServerView, text: str, max_tokens: int) -> str:
     room = 3 * max(300, (view.max_model_len or 8192) - max_tokens - 200)
     asking = Asking(text[:room], max_tokens=max_tokens)
-    reply = ask(server, view, asking, lambda *_: None, lambda _: None).reply
+    reply = ask(server, view, asking, hear_nothing, lambda _: None).reply
     return reply.content or reply.reasoning
 
 
@@ -201,10 +201,10 @@ class _Work:
                 if isinstance(failure, BaseException):
                     raise failure
                 span = f"part {part.number} of {self._total} ({say_span(part)})"
-                rest_of_parts = len(parts) - done
                 # Those that are under way are half done, as a rule.
-                rate = (done + min(at_once - 1, rest_of_parts) / 2) / (time.monotonic() - began)
-                left = max(0.0, rest_of_parts - min(at_once - 1, rest_of_parts) / 2) / rate
+                half = min(at_once - 1, len(parts) - done) / 2
+                rate = (done + half) / (time.monotonic() - began)
+                left = (len(parts) - done - half) / rate
                 if failure:
                     failures[part.number] = failure
                     self._say(f"{span} failed: {failure}")
@@ -264,7 +264,7 @@ class _Work:
             if self._gone.is_set():
                 return failure or "the server is gone"
             try:
-                asked = ask(self._server, self._view, asking, lambda *_: None, self._say_once)
+                asked = ask(self._server, self._view, asking, hear_nothing, self._say_once)
             except RequestRefused as error:
                 failure = error.message
                 if 400 <= error.status < 500:

@@ -13,7 +13,7 @@ import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay
 
 from spark_vllm_docker.errors import RequestRefused
-from spark_vllm_docker.media.refusals import explain_refusal
+from spark_vllm_docker.media.refusals import TOO_LATE, explain_refusal
 from spark_vllm_docker.media.request import Body
 
 CONNECT_S = 5.0
@@ -131,7 +131,7 @@ class ChatServer:
                 finally:
                     response.close()
         except RequestRefused as refused:
-            if "did not answer in time" in refused.message:
+            if refused.kind == TOO_LATE:
                 return None  # the question itself may be answered
             raise
 
@@ -187,7 +187,8 @@ class ChatServer:
         """Once more on a new connection when the kept one turns out to be closed: uvicorn closes it
         after an error of the application.
         """
-        for last in (False, True):
+
+        def send() -> httpx.Response:
             request = self._client.build_request(
                 "POST",
                 path,
@@ -195,12 +196,14 @@ class ChatServer:
                 headers=_headers(body),
                 timeout=httpx.Timeout(limit_s, connect=CONNECT_S),
             )
-            try:
-                return self._client.send(request, stream=True)
-            except httpx.RemoteProtocolError as error:
-                if last or "without sending a response" not in str(error):
-                    raise
-        raise AssertionError
+            return self._client.send(request, stream=True)
+
+        try:
+            return send()
+        except httpx.RemoteProtocolError as error:
+            if not is_closed_connection(error):
+                raise
+            return send()
 
     @contextmanager
     def _open(self, path: str, body: Body) -> Iterator[httpx.Response]:
@@ -231,14 +234,20 @@ class ChatServer:
                 f"nothing answers at {self.address}", hint="spark-recipe ps shows what runs"
             ) from error
         except httpx.TimeoutException as error:
-            raise RequestRefused(f"{self.address} did not answer in time") from error
+            told = f"{self.address} did not answer in time"
+            raise RequestRefused(told, kind=TOO_LATE) from error
         except RuntimeError as error:  # closed by another thread
             raise RequestRefused("the connection was closed here") from error
         except httpx.LocalProtocolError as error:
             raise RequestRefused(f"a file changed while it was sent ({error})") from error
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             what = str(error) or type(error).__name__
             raise RequestRefused(f"the connection to {self.address} broke: {what}") from error
+
+
+def is_closed_connection(error: httpx.RemoteProtocolError) -> bool:
+    """Whether a kept connection was closed by the server before it answered anything."""
+    return "without sending a response" in str(error)
 
 
 class _Busy(RequestRefused):

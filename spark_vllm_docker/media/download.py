@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from spark_vllm_docker.errors import BadMedia
+from spark_vllm_docker.errors import BadMedia, say_reason
 from spark_vllm_docker.media.content import HEAD_BYTES, sniff
 
 CONNECT_S, SILENCE_S = 10.0, 30.0
@@ -47,7 +47,7 @@ def fetch(url: str, folder: Path) -> Path:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise BadMedia(f"{url}: {str(error) or type(error).__name__}") from error
     except OSError as error:
-        raise BadMedia(f"{target}: {(error.strerror or str(error)).lower()}") from error
+        raise BadMedia(f"{target}: {say_reason(error)}") from error
     with target.open("rb") as file:
         head = file.read(HEAD_BYTES)
     content = sniff(head)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pypdfium2
 
-from spark_vllm_docker.errors import BadMedia
+from spark_vllm_docker.errors import BadMedia, say_reason
 
 DPI = 110
 MOST_PAGES = 40
@@ -34,4 +34,4 @@ def draw_pages(pdf: Path, folder: Path) -> list[Path]:
     except pypdfium2.PdfiumError as error:
         raise BadMedia(f"{pdf} cannot be read: {error}") from error
     except OSError as error:
-        raise BadMedia(f"{pdf}: {(error.strerror or str(error)).lower()}") from error
+        raise BadMedia(f"{pdf}: {say_reason(error)}") from error

@@ -14,7 +14,7 @@ import av
 import av.error
 from av.container import InputContainer
 
-from spark_vllm_docker.errors import BadMedia
+from spark_vllm_docker.errors import BadMedia, say_reason
 from spark_vllm_docker.media.content import HEAD_BYTES, Media, sniff
 
 _QUARTER_TURNS = (90, 270)
@@ -34,7 +34,7 @@ def probe(path: Path) -> Media:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
-        raise BadMedia(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise BadMedia(f"{path}: {say_reason(error)}") from error
     if not size:
         raise BadMedia(f"{path} is empty")
     content = sniff(head)

@@ -18,6 +18,7 @@ TOO_LONG = "too-long"
 NO_KWARGS = "no-kwargs"
 NO_SOUND = "no-sound"
 OUT_OF_CACHE = "processor-cache"
+TOO_LATE = "too-late"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spark_vllm_docker.errors import BadMedia
+from spark_vllm_docker.errors import BadMedia, say_reason
 
 _CHUNK = 3 * (1 << 16)
 """A multiple of three: base64 of the pieces is the base64 of the whole."""
@@ -56,7 +56,6 @@ class Body:
     """The bytes of a request, made while they are read; `length` is known before."""
 
     def __init__(self, question: Question, *, stream: bool = True) -> None:
-        self._question = question
         self._data, self._files = _build(question, stream=stream)
         pieces = json.dumps(self._data, ensure_ascii=False)
         self._texts: list[bytes] = []
@@ -82,19 +81,22 @@ class Body:
 
     def show(self) -> dict[str, Any]:
         """The body as data, with what files hold cut short."""
-        text = json.dumps(self._data, ensure_ascii=False)
-        for mark, file in self._files:
+
+        def shorten(file: Attachment) -> str:
             with file.path.open("rb") as source:
                 head = b64encode(source.read(_SHOWN)).decode()
-            text = text.replace(mark, f"{_prefix(file)}{head}… ({file.size:,} bytes)")
-        shown: dict[str, Any] = json.loads(text)
-        return shown
+            return f"{head}… ({file.size:,} bytes)"
+
+        return self._show(shorten)
 
     def show_with_names(self) -> dict[str, Any]:
         """The body as data, with `data:MIME;base64,@FILE` for what files hold."""
+        return self._show(lambda file: f"@{file.path}")
+
+    def _show(self, stand_for: Callable[[Attachment], str]) -> dict[str, Any]:
         text = json.dumps(self._data, ensure_ascii=False)
         for mark, file in self._files:
-            text = text.replace(mark, json.dumps(f"{_prefix(file)}@{file.path}")[1:-1])
+            text = text.replace(mark, json.dumps(f"{_prefix(file)}{stand_for(file)}")[1:-1])
         shown: dict[str, Any] = json.loads(text)
         return shown
 
@@ -115,7 +117,7 @@ def find_salt(attachments: Sequence[Attachment]) -> str:
             with file.path.open("rb") as source:
                 digest.update(hashlib.file_digest(source, "sha256").digest())
         except OSError as error:
-            raise BadMedia(f"{file.path}: {(error.strerror or str(error)).lower()}") from error
+            raise BadMedia(f"{file.path}: {say_reason(error)}") from error
     return digest.hexdigest()[:32]
 
 
@@ -161,16 +163,11 @@ def _encode(file: Attachment) -> Iterator[bytes]:
     try:
         with file.path.open("rb") as source:
             while left > 0:
-                chunk = source.read(min(_CHUNK, left))
-                if not chunk:
+                wanted = min(_CHUNK, left)
+                chunk = source.read(wanted)  # buffered: shorter only at the end of the file
+                if len(chunk) < wanted:
                     raise BadMedia(f"{file.path} became shorter while it was sent")
-                left -= len(chunk)
-                while len(chunk) % 3 and left > 0:  # a short read in the middle
-                    more = source.read(3 - len(chunk) % 3)
-                    if not more:
-                        raise BadMedia(f"{file.path} became shorter while it was sent")
-                    left -= len(more)
-                    chunk += more
+                left -= wanted
                 yield b64encode(chunk)
     except OSError as error:
-        raise BadMedia(f"{file.path}: {(error.strerror or str(error)).lower()}") from error
+        raise BadMedia(f"{file.path}: {say_reason(error)}") from error

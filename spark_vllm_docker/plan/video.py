@@ -92,7 +92,7 @@ def parse_video(text: str) -> Video:
 
 def count_video(video: Video, settings: VideoSettings) -> VideoCost:
     """The prompt tokens of a video under a server's settings."""
-    frames = _count_frames(video.duration_s, settings)
+    frames = count_frames(video.duration_s, settings)
     tubelets = ceil(frames / FRAMES_PER_TUBELET)
     each = tubelet_tokens(video.aspect)
     tokens = tubelets * each
@@ -153,7 +153,7 @@ def _parse_aspect(size: str, text: str) -> float:
     return aspect
 
 
-def _count_frames(duration_s: float, settings: VideoSettings) -> int:
+def count_frames(duration_s: float, settings: VideoSettings) -> int:
     """`min(total, cap, duration x fps)`, at least 1, evenly spaced over the whole video."""
     frames = max(1, floor(duration_s * SOURCE_FPS))
     if settings.num_frames > 0:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from spark_vllm_docker.errors import InvalidRecipe, RecipeNotFound
+from spark_vllm_docker.errors import InvalidRecipe, RecipeNotFound, say_reason
 from spark_vllm_docker.findings import Finding, Severity, Where
 
 try:
@@ -77,7 +77,7 @@ def read_text(path: Path) -> str:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = say_reason(error)
         raise RecipeNotFound(f"{path}: cannot be read: {reason}") from error
     if len(raw) > MAX_BYTES:
         raise _too_large(str(path))
