@@ -19,6 +19,7 @@
     │   ├── NameTaken
     │   ├── PortTaken
     │   ├── NoGpuSupport
+    │   ├── ServerUnreachable           nothing answers at the address of a server
     │   └── NotDeployed                 nothing of ours has that name
     ├── ServerFailed                5   the server exited or stalled
     └── TimedOut                    6   a limit that the user set has passed
@@ -163,6 +164,10 @@ class PortTaken(EngineError):
 
 class NoGpuSupport(EngineError):
     """The engine cannot hand a GPU to a container."""
+
+
+class ServerUnreachable(EngineError):
+    """Nothing answers at the address of a server."""
 
 
 class NotDeployed(EngineError):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_vllm_docker.cli.media_inputs import server_options
 from spark_vllm_docker.cli.options import engine_option, json_option
+from spark_vllm_docker.cli.which_server import server_options
 
 if TYPE_CHECKING:
     from spark_vllm_docker.launcher.asking import Asked, Asking
@@ -40,7 +40,7 @@ def _files(name: str, text: str) -> Callable[[Any], Any]:
 @click.option(
     "--strict",
     is_flag=True,
-    help="Exit code 1 where a video's sound is not proved.",
+    help="Exit code 1 where it is not proved that all sound was heard.",
 )
 @click.option("--show-request", type=click.Choice(FORMS), help="Print the request; send nothing.")
 @engine_option
@@ -68,7 +68,8 @@ def command(
     NAME is a deployment; without it, the only one that runs. `-` as QUESTION reads it from the
     standard input. The answer is streamed to stdout; what it took is told on stderr.
     """
-    from spark_vllm_docker.cli.media_inputs import gather, open_server, require_media
+    from spark_vllm_docker.cli.media_inputs import gather, require_media
+    from spark_vllm_docker.cli.which_server import open_server
     from spark_vllm_docker.launcher.asking import Asking
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing is left in /tmp
@@ -87,14 +88,11 @@ def command(
             reasoning=not no_reasoning,
             strict=strict,
         )
-        server, view = open_server(name, url, api_key, model, engine, words=words)
-        try:
+        with open_server(name, url, api_key, model, engine, words=words) as meant:
             if show_request:
-                click.echo(_show(server, view, asking, show_request), nl=False)
+                click.echo(_show(meant.chat, meant.view, asking, show_request), nl=False)
                 return 0
-            return _ask(server, view, asking, strict=strict, as_json=as_json)
-        finally:
-            server.close()
+            return _ask(meant.chat, meant.view, asking, strict=strict, as_json=as_json)
 
 
 def _split(words: tuple[str, ...], url: str | None) -> tuple[str | None, str]:
@@ -139,7 +137,7 @@ def _ask(
         if len(asking.media) != 1 or strict:
             raise
         return _ask_in_parts(server, view, asking, error.part_s, as_json=as_json)
-    unheard = asked.sound == DROPPED or (strict and asking.has_sound and asked.sound != HEARD)
+    unheard = asked.sound == DROPPED or (strict and asking.sounds and asked.sound != HEARD)
     failed = strict and unheard
     if as_json:
         write_json("ask", ok=not failed, **_to_json(asked, view))
@@ -147,7 +145,7 @@ def _ask(
     click.echo()
     click.echo(_say_cost(asked), err=True)
     if asked.sound == DROPPED:
-        click.echo("warning: the sound of the video did not enter the prompt", err=True)
+        click.echo("warning: the sound did not enter the prompt, or not all of it", err=True)
     elif unheard:
         click.echo("warning: nothing proves that the sound entered the prompt", err=True)
     return int(failed)
@@ -238,7 +236,7 @@ def _to_json(asked: Asked, view: ServerView) -> dict[str, object]:
         "prompt_tokens": reply.prompt_tokens,
         "expected_prompt_tokens": asked.expected_tokens or None,
         "answer_tokens": reply.answer_tokens,
-        "tokens_per_s": round(reply.tokens_per_s, 2),
+        "tokens_per_s": round(reply.tokens_per_s, 2) or None,
         "first_token_s": round(reply.first_s, 3),
         "wall_s": round(reply.wall_s, 3),
         "notes": list(asked.notes),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,14 +71,26 @@ def command(
     for url in urls:
         ChatServer(url).close()  # an address that is none is told at once
     click.echo(f"gateway at http://{listen}:{port}/v1; Ctrl-C ends it", err=True)
-    uvicorn.run(
-        gateway.build(),
-        host=listen,
-        port=port,
-        log_level="warning",
-        timeout_graceful_shutdown=drain_s,
-        server_header=False,
-    )
+    _say_what_is_behind(engine, urls)
+    signal.signal(signal.SIGTERM, _end)
+    # uvicorn, when it has drained, raises the signal that ended it once more.
+    with suppress(_ToldToEnd):
+        uvicorn.run(
+            gateway.build(),
+            host=listen,
+            port=port,
+            log_level="warning",
+            timeout_graceful_shutdown=drain_s,
+            server_header=False,
+        )
+
+
+class _ToldToEnd(Exception):
+    """SIGTERM, which is how services are ended: no failure."""
+
+
+def _end(*_: object) -> None:
+    raise _ToldToEnd
 
 
 def _find_tenants(keys: str | None, *, is_open: bool) -> tuple[Tenant, ...]:
@@ -110,12 +124,27 @@ def _require_free(listen: str, port: int) -> None:
         raise UsageError(f"--listen {listen}: {error.strerror or error}") from error
 
 
+def _say_what_is_behind(engine: str | None, urls: Sequence[str]) -> None:
+    """At the start; what comes later is found later."""
+    from spark_vllm_docker.cli.engines import list_deployed
+    from spark_vllm_docker.errors import SparkRecipeError
+
+    try:
+        list_deployed(engine)
+    except SparkRecipeError as error:
+        also = " --backend" if urls else " nothing, until it does"
+        click.echo(f"note: {error.message}: behind the gateway is{also}", err=True)
+        click.echo(f"fix: {error.hint}", err=True)
+    for backend in (found := _discover(engine, urls)):
+        click.echo(f"{', '.join(backend.models)}  at {backend.address}", err=True)
+    if not found:
+        click.echo("no server answers yet; each is served as soon as it runs", err=True)
+
+
 def _discover(engine: str | None, urls: Sequence[str]) -> list[Backend]:
     """Deployments that run, and the servers that were named; those that do not answer are left
     out.
     """
-    from contextlib import suppress
-
     from spark_vllm_docker.cli.engines import list_deployed
     from spark_vllm_docker.errors import SparkRecipeError
     from spark_vllm_docker.gateway.forwarding import Backend

@@ -1,38 +1,15 @@
-"""What `ask` and `watch` share: the server that is meant, and the files that were named."""
+"""The files that `ask` and `watch` were given."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-
-import click
-
-from spark_vllm_docker.cli.options import Command
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spark_vllm_docker.launcher.server_view import ServerView
-    from spark_vllm_docker.media.chat import ChatServer, Listed
     from spark_vllm_docker.media.content import Media
 
 NEEDS = "pip install 'spark-recipe[media]'"
 MOST_TEXT_BYTES = 1 << 20
-
-
-def server_options(command: Command) -> Command:
-    """--url, --api-key and --model: which server and which of its models is meant."""
-    decorated: Any = command
-    for decorate in reversed(
-        (
-            click.option("--url", help="Any OpenAI-compatible server, instead of a deployment."),
-            click.option(
-                "--api-key", envvar="VLLM_API_KEY", help="Its key; of a deployment it is known."
-            ),
-            click.option("--model", help="One of several that the server lists."),
-        )
-    ):
-        decorated = decorate(decorated)
-    return cast("Command", decorated)
 
 
 def is_url(source: str) -> bool:
@@ -52,68 +29,6 @@ def require_media() -> None:
         import av  # noqa: F401
     except ImportError as error:
         raise Refused("PyAV, which looks into sound and video, is missing", hint=NEEDS) from error
-
-
-def open_server(
-    name: str | None,
-    url: str | None,
-    api_key: str | None,
-    model: str | None,
-    engine: str | None,
-    words: tuple[str, ...] = (),
-) -> tuple[ChatServer, ServerView]:
-    """The server and what must be known of it: of a deployment, or of any address. `words` are
-    those of the command line, for a hint.
-
-    Raises:
-        UsageError, NotDeployed, RequestRefused: it is not clear which is meant, or none answers.
-    """
-    from spark_vllm_docker.errors import UsageError
-    from spark_vllm_docker.launcher.server_view import view_deployment, view_listed
-    from spark_vllm_docker.media.chat import ChatServer
-
-    if url is not None:
-        if name is not None:
-            raise UsageError("a name and --url are two servers; give one")
-        server = ChatServer(url, api_key or os.environ.get("VLLM_API_KEY", ""))
-        return server, view_listed(_choose(server.list_models(), model), os.environ)
-    from spark_vllm_docker.cli.engines import find_target, list_deployed
-    from spark_vllm_docker.errors import NotDeployed
-    from spark_vllm_docker.launcher.watched import find_api_key
-
-    if name is None:
-        running = [pair for pair in list_deployed(engine) if pair[1].state == "running"]
-        if len(running) != 1:
-            names = ", ".join(deployed.name for _, deployed in running)
-            if names:
-                raise UsageError(f"which one? {names} run")
-            raise NotDeployed("nothing runs", hint="spark-recipe up RECIPE, or --url ADDRESS")
-        opened, deployed = running[0]
-        if words == (deployed.name,):
-            raise UsageError(f'the question is missing: ask {deployed.name} "…"')
-    else:
-        try:
-            opened, deployed = find_target(engine, name)
-        except NotDeployed as error:
-            if words:
-                error.hint = f'{error.hint}; a question of several words stands in "quotes"'
-            raise
-    if deployed.state != "running":
-        raise NotDeployed(f"{deployed.name} does not run", hint=f"spark-recipe up {deployed.name}")
-    server = ChatServer(deployed.endpoint, api_key or find_api_key(deployed))
-    listed = _choose(server.list_models(), model or next(iter(deployed.served), None))
-    in_container = opened.kind != "process"
-    return server, view_deployment(deployed, listed, os.environ, in_container=in_container)
-
-
-def _choose(models: list[Listed], wanted: str | None) -> Listed:
-    from spark_vllm_docker.errors import Refused
-
-    for model in models:
-        if wanted is None or model.name == wanted:
-            return model
-    names = ", ".join(model.name for model in models) or "none"
-    raise Refused(f"the server has no model {wanted or ''}; it has: {names}")
 
 
 def gather(named: dict[str, tuple[str, ...]], folder: Path) -> tuple[tuple[Media, ...], str]:

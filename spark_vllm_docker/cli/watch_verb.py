@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import signal
 import tempfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from spark_vllm_docker.cli.media_inputs import is_url, server_options
+from spark_vllm_docker.cli.media_inputs import is_url
 from spark_vllm_docker.cli.options import engine_option, json_option
+from spark_vllm_docker.cli.which_server import server_options
 
 if TYPE_CHECKING:
+    from spark_vllm_docker.cli.which_server import MeantServer
     from spark_vllm_docker.launcher.part_answers import Watching
     from spark_vllm_docker.launcher.server_view import ServerView
     from spark_vllm_docker.launcher.watching import Watched
-    from spark_vllm_docker.media.chat import ChatServer
     from spark_vllm_docker.media.content import Media
     from spark_vllm_docker.media.notes import Mode
 
@@ -27,8 +29,8 @@ AUTO = "auto"
 @click.argument("video", metavar="VIDEO|URL")
 @click.option("--recipe", "name", metavar="NAME", help="A deployment; else the only one that runs.")
 @server_options
-@click.option("--notes", "mode", flag_value="notes", default=True, help="Chapters and key points.")
-@click.option("--transcript", "mode", flag_value="transcript", help="What is said, as subtitles.")
+@click.option("--notes", is_flag=True, help="Chapters and key points; this is the default.")
+@click.option("--transcript", is_flag=True, help="What is said: .srt, .vtt, .txt or .md.")
 @click.option(
     "--prompt",
     type=click.Path(exists=True, dir_okay=False),
@@ -51,7 +53,8 @@ def command(
     url: str | None,
     api_key: str | None,
     model: str | None,
-    mode: Mode,
+    notes: bool,
+    transcript: bool,
     prompt: str | None,
     segment: str,
     language: str,
@@ -70,57 +73,59 @@ def command(
     are joined, with times of the whole video. A run that breaks goes on where it stopped when it is
     started again. Exit code 1 when a part failed.
     """
-    from spark_vllm_docker.cli.media_inputs import open_server, require_media
+    from spark_vllm_docker.cli.media_inputs import require_media
+    from spark_vllm_docker.cli.watch_output import (
+        choose_target,
+        require_writable,
+        write_html,
+        write_out,
+    )
+    from spark_vllm_docker.cli.which_server import open_server
 
     require_media()
-    from spark_vllm_docker.errors import UsageError
     from spark_vllm_docker.launcher.part_answers import Answers, Watching
     from spark_vllm_docker.launcher.watching import collect, watch
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing is left in /tmp
-    if prompt and mode == "transcript":
-        raise UsageError("--prompt and --transcript are two questions; give one")
+    mode = _choose_mode(notes, transcript, prompt)
     text = Path(prompt).read_text(encoding="utf-8", errors="replace") if prompt else ""
-    mode = "prompt" if prompt else mode
+    target = choose_target(out, video, mode)
+    parts = target.with_name(f"{target.name}.parts")
+    require_writable("--out", target, video, force=force or parts.is_dir())
+    if html:
+        require_writable("--html", Path(html), video, force=force or parts.is_dir())
     say = Say()
     with tempfile.TemporaryDirectory(prefix="spark-recipe-watch-") as folder:
         media = _get(video, Path(folder))
-        target = Path(out) if out else _name_output(video, mode)
-        for path in (target, *([Path(html)] if html else [])):
-            if path.resolve() == media.path.resolve():
-                raise UsageError(f"{path} is the video itself")
-        parts = target.with_name(f"{target.name}.parts")
-        _require_writable("--out", target, force=force or parts.is_dir())
-        if html:
-            _require_writable("--html", Path(html), force=force or parts.is_dir())
-        server, view = open_server(name, url, api_key, model, engine)
-        watching = Watching(
-            media,
-            mode,
-            text,
-            language,
-            _part_length(segment, view, media, max_tokens, not no_sound),
-            segment,
-            max_tokens,
-            use_sound=not no_sound,
-        )
-        joining = _open_summarizer(summarizer) or (server, view)
-        answers = Answers(parts, watching, view.model)
-        try:
-            watched = watch(server, view, watching, answers, say)
-        except BaseException:
-            if any(answers.find(part) for part in answers.parts):
-                done = collect(watching, answers, {})
-                _write(target, watching, done, "")
-                say(f"what is done is in {target}; the same command goes on with the rest")
-            raise
-        summary = ""
-        if mode != "transcript" and not watched.failed:
-            summary = _summarise(joining, watched, watching, say)
-        _write(target, watching, watched, summary)
-        if html:
-            _write_page(Path(html), watching, watched, summary, Path(folder))
-        server.close()
+        with (
+            open_server(name, url, api_key, model, engine) as meant,
+            _open_summarizer(summarizer, meant) as joining,
+        ):
+            watching = Watching(
+                media,
+                mode,
+                text,
+                language,
+                _part_length(segment, meant.view, media, max_tokens, not no_sound),
+                segment,
+                max_tokens,
+                use_sound=not no_sound,
+            )
+            answers = Answers(parts, watching, meant.view.model)
+            try:
+                watched = watch(meant.chat, meant.view, watching, answers, say)
+            except BaseException:
+                if any(answers.find(part) for part in answers.parts):
+                    done = collect(watching, answers, {})
+                    write_out(target, watching, done, "")
+                    say(f"what is done is in {target}; the same command goes on with the rest")
+                raise
+            summary = ""
+            if mode != "transcript" and not watched.failed:
+                summary = _summarise(joining, watched, watching, say)
+            write_out(target, watching, watched, summary)
+            if html:
+                write_html(Path(html), watching, watched, summary, Path(folder))
     is_joined = bool(summary) or mode == "transcript" or len(watched.chapters) < 2
     if not watched.failed and is_joined:
         answers.remove()
@@ -129,7 +134,21 @@ def command(
         _write_json(watched, target, summary)
     else:
         click.echo(str(target))
+    if watched.failed:
+        meant.require_running()
     return int(bool(watched.failed))
+
+
+def _choose_mode(notes: bool, transcript: bool, prompt: str | None) -> Mode:
+    from spark_vllm_docker.errors import UsageError
+
+    given = {"--notes": notes, "--transcript": transcript, "--prompt": prompt is not None}
+    named = [option for option, is_given in given.items() if is_given]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} are {len(named)} questions; give one")
+    if prompt is not None:
+        return "prompt"
+    return "transcript" if transcript else "notes"
 
 
 def _warn(watched: Watched, say: Say) -> None:
@@ -166,31 +185,6 @@ def _get(video: str, folder: Path) -> Media:
     return media
 
 
-_NAMES = {"notes": ".notes.md", "prompt": ".answer.md", "transcript": ".srt"}
-
-
-def _name_output(video: str, mode: str) -> Path:
-    from urllib.parse import urlsplit
-
-    if is_url(video):
-        return Path(f"{Path(urlsplit(video).path).stem or 'video'}{_NAMES[mode]}")
-    path = Path(video)
-    return path.with_name(f"{path.stem}{_NAMES[mode]}")
-
-
-def _require_writable(option: str, target: Path, *, force: bool) -> None:
-    """Before an hour's work, not after it."""
-    import os
-
-    from spark_vllm_docker.errors import Refused
-
-    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-        hint = f"{option} FILE"
-        raise Refused(f"{target.parent} is no folder that can be written to", hint=hint)
-    if target.is_dir() or (target.exists() and not force):
-        raise Refused(f"{target} is there already", hint=f"{option} FILE, or --force overwrites it")
-
-
 def _part_length(
     segment: str, view: ServerView, video: Media, max_tokens: int, sound: bool
 ) -> float:
@@ -209,53 +203,31 @@ def _part_length(
     return max(10.0, min(float(PART_S), longest_video(kind, view.video, room)))
 
 
-def _open_summarizer(summarizer: str | None) -> tuple[ChatServer, ServerView] | None:
+def _open_summarizer(
+    summarizer: str | None, meant: MeantServer
+) -> AbstractContextManager[MeantServer]:
     """Before the work, so that a wrong name is told before it."""
-    from spark_vllm_docker.cli.media_inputs import open_server
+    from contextlib import nullcontext
+
+    from spark_vllm_docker.cli.which_server import open_server
 
     if summarizer is None:
-        return None
+        return nullcontext(meant)
     name, url = (None, summarizer) if is_url(summarizer) else (summarizer, None)
     return open_server(name, url, None, None, None)
 
 
-def _summarise(
-    joining: tuple[ChatServer, ServerView], watched: Watched, watching: Watching, say: Say
-) -> str:
+def _summarise(joining: MeantServer, watched: Watched, watching: Watching, say: Say) -> str:
     """The joined notes; without them the parts' own notes are all there is, and that is said."""
     from spark_vllm_docker.errors import SparkRecipeError
     from spark_vllm_docker.launcher.watching import join
 
-    server, view = joining
     asked = (watching.language, watching.max_tokens)
     try:
-        return join(server, view, watched, *asked, say, question=watching.prompt)
+        return join(joining.chat, joining.view, watched, *asked, say, question=watching.prompt)
     except SparkRecipeError as error:
         say(f"warning: the notes are not joined: {error.message}")
         return ""
-
-
-def _write(target: Path, watching: Watching, watched: Watched, summary: str) -> None:
-    from spark_vllm_docker.cli.files import write_new_file
-    from spark_vllm_docker.media.notes import write_markdown, write_subtitles
-
-    if watching.mode == "transcript" and target.suffix in (".srt", ".vtt"):
-        text = write_subtitles(watched.cues, vtt=target.suffix == ".vtt")
-    else:
-        duration = watching.video.duration_s
-        text = write_markdown(target.name.partition(".")[0], duration, summary, watched.chapters)
-    write_new_file(target, text, force=True)
-
-
-def _write_page(
-    target: Path, watching: Watching, watched: Watched, summary: str, folder: Path
-) -> None:
-    from spark_vllm_docker.cli.files import write_new_file
-    from spark_vllm_docker.media.page import write_page
-
-    name = watching.video.path.stem
-    text = write_page(watching.video, name, summary, watched.chapters, folder)
-    write_new_file(target, text, force=True)
 
 
 class Say:

@@ -59,6 +59,12 @@ class Asking:
         """Whether the sound of a video is to be sent."""
         return self.use_sound and any(video.has_sound for video in self.videos)
 
+    @property
+    def sounds(self) -> int:
+        """How many sounds the prompt must hold: files of sound, and the videos' own."""
+        own = sum(one.kind == "audio" for one in self.media)
+        return own + self.use_sound * sum(video.has_sound for video in self.videos)
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -110,9 +116,9 @@ def ask(server: ChatServer, view: ServerView, asking: Asking, hear: Hear, say: S
                 tell(f"{refused.message}: the sound is sent beside the video")
                 continue
             raise
-        if asking.has_sound and heard == UNKNOWN:
+        if asking.sounds and heard == UNKNOWN:
             heard = _judge(server, view, asking, question, reply)
-        return Asked(reply, heard if asking.has_sound else SILENT, plan.tokens, tuple(notes))
+        return Asked(reply, heard if asking.sounds else SILENT, plan.tokens, tuple(notes))
     raise RequestRefused("the video does not fit, however few frames are asked for")
 
 
@@ -165,14 +171,12 @@ def must_be_beside(view: ServerView, asking: Asking) -> bool:
 
 def _look(server: ChatServer, view: ServerView, asking: Asking, question: Question) -> str:
     """Whether sound is in the prompt, as the server renders it; nothing is generated."""
-    if not asking.has_sound or view.renders is False:
+    if not asking.sounds or view.renders is False:
         return UNKNOWN
     places = server.render(Body(question, stream=False))
     if places is None:
         return UNKNOWN
-    own = sum(one.kind == "audio" for one in asking.media)
-    loud = sum(video.has_sound for video in asking.videos)
-    return HEARD if len(places.get("audio", ())) >= own + loud else DROPPED
+    return HEARD if len(places.get("audio", ())) >= asking.sounds else DROPPED
 
 
 def _judge(
@@ -181,7 +185,7 @@ def _judge(
     """By the length of the prompt: against the formula, or against the same request without."""
     if not reply.prompt_tokens:
         return UNKNOWN
-    if view.counts_video:
+    if view.counts_video and len(asking.videos) == len(asking.media):
         settings = view.video
         if question.frames:
             settings = VideoSettings(*question.frames, view.video.pruning)
@@ -194,7 +198,7 @@ def _judge(
     without = replace(
         question,
         with_sound_flag=False,
-        attachments=tuple(a for a in question.attachments if not _is_sound_of_video(a, asking)),
+        attachments=tuple(a for a in question.attachments if a.part != "audio_url"),
         max_tokens=1,
         cache_salt="",
     )
@@ -210,9 +214,3 @@ def hear_nothing(kind: str, text: str) -> None:
 
 def _total(videos: Sequence[Video], settings: VideoSettings) -> int:
     return sum(count_video(video, settings).prompt for video in videos)
-
-
-def _is_sound_of_video(attachment: Attachment, asking: Asking) -> bool:
-    return attachment.part == "audio_url" and any(
-        attachment.path == video.path for video in asking.videos
-    )

@@ -13,7 +13,7 @@ import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay
 
 from spark_vllm_docker.errors import RequestRefused
-from spark_vllm_docker.media.refusals import TOO_LATE, explain_refusal
+from spark_vllm_docker.media.refusals import BROKE, NOBODY, TOO_LATE, explain_refusal
 from spark_vllm_docker.media.request import Body
 
 CONNECT_S = 5.0
@@ -23,6 +23,11 @@ RENDER_S = 180.0
 BUSY_S = 300.0
 """How long a busy server is asked again."""
 MOST_RENDERED_BYTES = 64 << 20
+FASTEST = 5000.0
+"""Tokens per second; no single stream comes faster (2026): what seems to was held back on the way.
+"""
+SHORTEST_S = 0.02
+"""A rate of less time than this says nothing."""
 _BUSY = (429, 503)
 _Found = TypeVar("_Found")
 _MAX_LINE = 4 << 20
@@ -54,9 +59,14 @@ class Reply:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of the answer, from its first token on."""
+        """Of the answer, from its first token on; 0 where that cannot be told, as when all of it
+        came at once.
+        """
         after = self.wall_s - self.first_s
-        return (self.answer_tokens - 1) / after if self.answer_tokens > 1 and after > 0 else 0.0
+        if self.answer_tokens < 2 or after < SHORTEST_S:
+            return 0.0
+        rate = (self.answer_tokens - 1) / after
+        return rate if rate <= FASTEST else 0.0
 
 
 Hear = Callable[[str, str], None]
@@ -171,7 +181,7 @@ class ChatServer:
                         kinds[kind].append(text)
                         hear(kind, text)
         if not finish:
-            raise RequestRefused("the server broke off in the middle of its answer")
+            raise RequestRefused("the server broke off in the middle of its answer", kind=BROKE)
         wall = time.monotonic() - began
         return Reply(
             "".join(kinds["content"]),
@@ -230,9 +240,7 @@ class ChatServer:
         try:
             yield
         except httpx.ConnectError as error:
-            raise RequestRefused(
-                f"nothing answers at {self.address}", hint="spark-recipe ps shows what runs"
-            ) from error
+            raise RequestRefused(f"nothing answers at {self.address}", kind=NOBODY) from error
         except httpx.TimeoutException as error:
             told = f"{self.address} did not answer in time"
             raise RequestRefused(told, kind=TOO_LATE) from error
@@ -242,7 +250,8 @@ class ChatServer:
             raise RequestRefused(f"a file changed while it was sent ({error})") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             what = str(error) or type(error).__name__
-            raise RequestRefused(f"the connection to {self.address} broke: {what}") from error
+            told = f"the connection to {self.address} broke: {what}"
+            raise RequestRefused(told, kind=BROKE) from error
 
 
 def is_closed_connection(error: httpx.RemoteProtocolError) -> bool:

@@ -145,6 +145,12 @@ def write_subtitles(cues: Sequence[Cue], *, vtt: bool) -> str:
     return "\n".join(rows)
 
 
+def write_lines(cues: Sequence[Cue]) -> str:
+    """`[m:ss] words`, a line and an empty one for each: good to read as text and as Markdown."""
+    ordered = sorted(cues, key=lambda cue: cue.start)
+    return "\n".join(f"[{say_time(cue.start)}] {cue.text}\n" for cue in ordered)
+
+
 def write_markdown(name: str, duration_s: float, summary: str, chapters: Sequence[Chapter]) -> str:
     """The document: a summary and a chapter for each part."""
     rows = [f"# {name}", "", f"Length {say_time(duration_s)}, in {len(chapters)} parts.", ""]

@@ -18,7 +18,9 @@ TOO_LONG = "too-long"
 NO_KWARGS = "no-kwargs"
 NO_SOUND = "no-sound"
 OUT_OF_CACHE = "processor-cache"
-TOO_LATE = "too-late"
+ENGINE_DIED = "engine-died"
+NOBODY, BROKE, TOO_LATE = "nobody", "broke", "too-late"
+"""Kinds of no answer at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ _KNOWN = (
         r"EngineDeadError|EngineCore encountered an issue|Engine loop is not running",
         "the server's engine has died",
         "spark-recipe diagnose tells why; up starts it again",
+        ENGINE_DIED,
     ),
     _known(
         r"No module named 'torchaudio'",

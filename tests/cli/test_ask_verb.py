@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import CommandLine, Done
 from tests.media_files import make_picture, make_speech, make_video
-from tests.stand_in.http_server import Answer, chunk, say, serve, usage
+from tests.stand_in.http_server import Answer, chunk, say, serve, slowly, usage
 
 RENDER = "/v1/chat/completions/render"
 
@@ -168,7 +168,9 @@ def test_a_server_in_trouble_is_one_line(cli: CommandLine, answering: Any, told:
 
 
 def test_addresses_that_are_none(cli: CommandLine) -> None:
-    assert "nothing answers at" in ask(cli, "http://127.0.0.1:9").err
+    nobody = ask(cli, "http://127.0.0.1:9")
+    assert (nobody.code, "nothing answers at" in nobody.err) == (4, True)
+    assert "fix: is the address right" in nobody.err
     assert "is no URL of a server" in ask(cli, "localhost:8000").err
     assert cli("ask").code == 2
     assert cli("ask", "--url", "http://127.0.0.1:9", " ").code == 2
@@ -307,3 +309,34 @@ def test_text_needs_none_of_the_extras(cli: CommandLine) -> None:
 
 def test_a_question_that_is_missing_or_without_quotes(cli: CommandLine) -> None:
     assert 'stands in "quotes"' in cli("ask", "What", "is", "--engine", "process").err
+
+
+def test_a_sound_alone_is_proved_too(cli: CommandLine, clips: Path) -> None:
+    speech = str(clips / "speech.wav")
+    heard = {"audio": 101}
+    with serve(lambda path, _: places(path, **heard) or say("a")) as server:
+        done = ask(cli, server.address, "--audio", speech, "--strict")
+        assert (done.code, "sound in the prompt" in done.err) == (0, True)
+        heard.clear()
+        done = ask(cli, server.address, "--audio", speech, "--strict")
+        assert (done.code, "did not enter the prompt" in done.err) == (1, True)
+
+    def answer(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        if path == RENDER:
+            return 404, {}
+        loud = "audio_url" in json.dumps(body)
+        return say("a", prompt=200 if loud else 100)
+
+    with serve(answer) as server:
+        strict = ask(cli, server.address, "--audio", speech, "--json", "--strict")
+        assert (strict.code, strict.json()["sound"]) == (0, "heard")
+
+
+def test_what_comes_at_once_has_no_speed(cli: CommandLine) -> None:
+    message = {"choices": [{"message": {"content": "a b"}, "finish_reason": "stop"}]}
+    counted = {"usage": {"prompt_tokens": 3, "completion_tokens": 500}}
+    with serve(lambda *_: (200, message | counted)) as server:
+        assert "tokens/s" not in ask(cli, server.address).err
+        assert ask(cli, server.address, "--json").json()["tokens_per_s"] is None
+    with serve(lambda *_: slowly(say("one two three"), 0.05)) as server:
+        assert "tokens/s" in ask(cli, server.address).err

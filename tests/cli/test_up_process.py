@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import STAND_IN, CommandLine, RecipeWriter
+from tests.media_files import make_speech, make_video
 
 
 def wait_until(condition: Callable[[], bool], limit_s: float = 30) -> None:
@@ -21,6 +22,12 @@ def wait_until(condition: Callable[[], bool], limit_s: float = 30) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.1)
+
+
+@pytest.fixture(scope="session")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("up-process")
+    return make_video(folder / "talk.mp4", 4, sound=make_speech(folder / "s.wav"))
 
 
 @pytest.fixture
@@ -217,3 +224,27 @@ def test_the_key_of_a_running_server_is_not_replaced_by_a_new_one(
     assert "api key" not in again.err
     assert "Authorization: Bearer $VLLM_API_KEY" in again.err
     assert key not in process_cli("logs", "sr-test").out
+
+
+def test_a_server_that_ends_while_it_is_asked_is_named(
+    process_cli: CommandLine, write_recipe: RecipeWriter, talk: Path
+) -> None:
+    recipe = str(write_recipe(steps=[["dies_of", "the end"], ["serve"]]))
+    assert process_cli("up", recipe, "-d").code == 0
+    done = process_cli("ask", "sr-test", "Is this the end?")
+    assert (done.code, "error: sr-test ended with code" in done.err) == (5, True), done.err
+    assert done.err.splitlines()[-1] == "fix: spark-recipe diagnose sr-test"
+    assert process_cli("up", recipe, "-d").code == 0
+    (process_cli.home / "p.txt").write_text("What is it? the end")
+    watched = process_cli("watch", str(talk), "--prompt", "p.txt", "--out", "notes.md")
+    assert (watched.code, "sr-test ended" in watched.err) == (5, True), watched.err
+
+
+def test_a_server_that_is_asked_while_it_loads(
+    process_cli: CommandLine, write_recipe: RecipeWriter
+) -> None:
+    recipe = str(write_recipe(steps=[["sleep", 60], ["serve"]]))
+    assert process_cli("up", recipe, "--no-wait").code == 0
+    done = process_cli("ask", "sr-test", "Hello?")
+    assert (done.code, "nothing answers there yet" in done.err) == (4, True), done.err
+    assert done.err.splitlines()[-1] == "fix: spark-recipe wait sr-test"

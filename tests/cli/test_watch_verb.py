@@ -248,3 +248,23 @@ def test_a_state_that_is_damaged_begins_anew(cli: CommandLine, talk: Path, start
     state.write_text(re.sub(r'"start": [^,]+', f'"start": {start}', state.read_text(), count=1))
     with serve(notes) as server:
         assert run(cli, server.address, talk).code == 0
+
+
+@pytest.mark.parametrize(
+    "two",
+    [("--notes", "--transcript"), ("--notes", "--prompt", "p"), ("--transcript", "--prompt", "p")],
+)
+def test_two_questions_at_once(cli: CommandLine, talk: Path, two: tuple[str, ...]) -> None:
+    (cli.home / "p").write_text("What?")
+    done = cli("watch", str(talk), "--url", "http://127.0.0.1:9", *two)
+    assert (done.code, "are 2 questions; give one" in done.err) == (2, True), done.err
+
+
+def test_a_transcript_is_written_as_its_name_says(cli: CommandLine, talk: Path) -> None:
+    with serve(notes) as server:
+        for name in ("t.txt", "t.md"):
+            given = ("--transcript", "--out", name, "--segment", "20s", "--url", server.address)
+            assert cli("watch", str(talk), *given).code == 0
+            assert "[0:03] A point.\n\n[0:05] B.\n" in (cli.home / name).read_text()
+        done = cli("watch", str(talk), "--transcript", "--out", "t.docx", "--url", server.address)
+        assert (done.code, ".srt, .vtt, .txt, .md" in done.err) == (2, True), done.err

@@ -348,7 +348,7 @@ def test_what_runs_is_finished_when_it_is_told_to_stop(cli: CommandLine) -> None
         running.process.terminate()
         status, body, _ = answer.result()
         assert (status, "[DONE]" in body) == (200, True)
-        running.process.wait(timeout=10)
+        assert running.process.wait(timeout=10) == 0
 
 
 def test_an_address_for_others_gets_a_key(cli: CommandLine) -> None:
@@ -441,3 +441,32 @@ def test_odd_headers_many_strings_and_trailing_blanks(cli: CommandLine, clips: P
 def test_a_backend_that_is_no_address(cli: CommandLine) -> None:
     done = cli("gateway", "--engine", "process", "--backend", "foo", "--port", str(free_port()))
     assert (done.code, "foo is no URL of a server" in done.err) == (1, True)
+
+
+def read_start(process: subprocess.Popen[str], lines: int) -> str:
+    assert process.stderr is not None
+    return "".join(process.stderr.readline() for _ in range(lines))
+
+
+def stop(process: subprocess.Popen[str]) -> int:
+    process.terminate()
+    process.communicate(timeout=20)
+    return process.returncode
+
+
+def test_what_is_behind_it_is_said_at_the_start(cli: CommandLine) -> None:
+    port = str(free_port())
+    with serve(lambda *_: say("a")) as server:
+        backend = ("--backend", server.address)
+        process = cli.start("gateway", "--engine", "process", "--port", port, *backend)
+        assert f"m  at {server.address}" in read_start(process, 2)
+        assert stop(process) == 0
+    process = cli.start("gateway", "--engine", "process", "--port", port)
+    assert "no server answers yet" in read_start(process, 2)
+    assert stop(process) == 0
+    cli.environ["DOCKER_HOST"] = "unix:///nowhere.sock"
+    process = cli.start("gateway", "--port", port)
+    told = read_start(process, 4)
+    assert "behind the gateway is nothing, until it does" in told, told
+    assert "\nfix: " in told
+    assert stop(process) == 0
