@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import httpx
 
-from spark_vllm_docker.catalog.model_shapes import UnknownShape
+from spark_vllm_docker.catalog.layers import UnknownShape
 
 LIMIT_S = 5.0
 

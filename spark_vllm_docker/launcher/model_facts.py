@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from spark_vllm_docker.catalog.layers import UnknownShape
 from spark_vllm_docker.catalog.model_shapes import (
     ModelShape,
-    UnknownShape,
     find_known_shape,
     read_shape,
 )

@@ -45,7 +45,8 @@ class EngineSettings:
     of this hardware where `batched_tokens_given` is false. Bytes are per element. `max_model_len`
     is `AUTO` for auto. `utilization` is the fraction of the GPU's memory; `kv_cache_bytes`
     replaces it where it is not 0. `weights_changed_by` is the flag with which the GPU holds other
-    weights than the checkpoint's; `full_graphs` whether CUDA graphs of whole decode steps are made.
+    weights than the checkpoint's; `full_graphs` whether CUDA graphs of whole decode steps are made;
+    `batches_in_flight` how many steps a window of tokens waits for before its blocks are freed.
     """
 
     version: str
@@ -69,6 +70,7 @@ class EngineSettings:
     kv_cache_bytes: int
     weights_changed_by: str = ""
     full_graphs: bool = True
+    batches_in_flight: int = 1
 
 
 def read_settings(
@@ -80,6 +82,7 @@ def read_settings(
         UnknownSetting: a value that the plan depends on cannot be read.
     """
     flags = _Flags(arguments)
+    _require_windows(flags, shape)
     dtype_bytes = _bytes_of(flags.text("--dtype", "auto"), shape.dtype, "--dtype")
     kv_dtype = flags.text("--kv-cache-dtype", "auto")
     if kv_dtype == "auto":
@@ -118,6 +121,7 @@ def read_settings(
         kv_cache_bytes=flags.number("--kv-cache-memory-bytes", 0),
         weights_changed_by=_find_weights_changer(flags, shape),
         full_graphs=_makes_full_graphs(flags),
+        batches_in_flight=_count_batches(flags, version, pipeline),
     )
 
 
@@ -331,6 +335,23 @@ def _makes_full_graphs(flags: _Flags) -> bool:
     eager = flags.switch("--enforce-eager", default=False)
     unoptimized = flags.text("--optimization-level", "") == "0"
     return not eager and not unoptimized and "FULL" in mode.upper()
+
+
+def _require_windows(flags: _Flags, shape: ModelShape) -> None:
+    """Without the manager of two kinds of layers, every layer keeps all tokens, by other rules."""
+    for name in ("--disable-hybrid-kv-cache-manager", "--kv-transfer-config"):
+        if shape.window is not None and flags.switch(name, default=False):
+            raise UnknownSetting(f"{name} changes how windows are kept")
+
+
+def _count_batches(flags: _Flags, version: str, pipeline: int) -> int:
+    """Steps at the same time: two where scheduling is asynchronous, as it is by default, and one
+    more than the stages of a pipeline. Before 0.26.0 the cache makes no room for that
+    (config/vllm.py, `max_in_flight_tokens`).
+    """
+    if version and not _at_least(version, "0.26.0"):
+        return 1
+    return pipeline + flags.switch("--async-scheduling", default=True)
 
 
 def _default_utilization(version: str) -> float:

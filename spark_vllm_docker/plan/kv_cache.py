@@ -6,6 +6,7 @@ Sources: vLLM 0.20.0 `v1/core/kv_cache_utils.py` (696-723, 872-890, 1040-1159, 1
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
@@ -13,15 +14,17 @@ from spark_vllm_docker.catalog.flags import version_key
 from spark_vllm_docker.catalog.model_shapes import ModelShape
 from spark_vllm_docker.plan.engine_settings import AUTO, EngineSettings
 from spark_vllm_docker.plan.mamba_block import attention_block_size, state_bytes, token_bytes
+from spark_vllm_docker.plan.window_block import block_sizes, blocks_of_window
 
 
 @dataclass(frozen=True, slots=True)
 class KVCache:
     """What fits in so many bytes.
 
-    `blocks` of `block_tokens` each in one pool; `logged_tokens` is what the release prints as
-    "GPU KV cache size", `concurrency` requests of `max_model_len` at the same time, `longest` the
-    longest request in tokens that one block table can hold.
+    `blocks` in one pool, of `block_tokens` each for layers with full attention; `logged_tokens` is
+    what the release prints as "GPU KV cache size", `concurrency` requests of `max_model_len` at the
+    same time, `longest` the longest request in tokens that one block table can hold. What one
+    sequence takes besides: its recurrent state, and its windows when they are full.
     """
 
     blocks: int
@@ -32,37 +35,94 @@ class KVCache:
     longest: int
     bytes_per_token: int
     state_bytes_per_sequence: int
+    window_bytes_per_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Layers that are alike; `blocks_for` says how many blocks of one table a request of so many
+    tokens takes.
+    """
+
+    layers: int
+    block_tokens: int
+    blocks_for: Callable[[int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """Blocks of `block_bytes`, each for as many layers as there are in a group: layers of one kind
+    share blocks in groups of equal size, the smaller kind's count, or the larger's where the two
+    are near (below 1.5 times).
+    """
+
+    kinds: tuple[_Kind, ...]
+    page_bytes: int
+
+    @property
+    def group_layers(self) -> int:
+        counts = sorted(kind.layers for kind in self.kinds)
+        return counts[-1] if counts[-1] < 1.5 * counts[0] else counts[0]
+
+    @property
+    def block_bytes(self) -> int:
+        return self.page_bytes * self.group_layers
+
+    def groups_of(self, kind: _Kind) -> int:
+        return ceil(kind.layers / self.group_layers)
+
+    @property
+    def groups(self) -> int:
+        return sum(map(self.groups_of, self.kinds))
+
+    def blocks_for(self, length: int) -> int:
+        return sum(self.groups_of(kind) * kind.blocks_for(length) for kind in self.kinds)
+
+    def find_longest(self, blocks: int, step: int) -> int:
+        """The longest request in tokens, a whole number of steps."""
+        low, high = 0, blocks
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self.blocks_for(middle * step) <= blocks
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low * step
 
 
 def count_kv_cache(
     shape: ModelShape, settings: EngineSettings, available_bytes: int, max_model_len: int
 ) -> KVCache:
     """The KV cache of one rank that `available_bytes` hold."""
+    pool = _pool(shape, settings)
     block = attention_block_size(shape, settings)
-    layers, groups = _groups(shape, settings)
-    pool = block * token_bytes(shape, settings)
-    blocks = max(0, available_bytes) // pool // layers
-    per_request = _blocks_per_request(shape, settings, max_model_len, block, groups)
+    blocks = max(0, available_bytes) // pool.block_bytes
+    per_request = pool.blocks_for(max_model_len)
     concurrency = blocks / per_request if per_request else 0.0
     per_token = shape.attention_layers * token_bytes(shape, settings) // settings.pipeline_parallel
     state_layers = shape.state.layers if shape.state else 0
     state = state_layers * state_bytes(shape, settings) // settings.pipeline_parallel
     if _prints_per_group(settings.version):
-        logged = blocks // groups * block
+        logged = blocks // pool.groups * min(kind.block_tokens for kind in pool.kinds)
     else:
         logged = int(concurrency * max_model_len)
-    longest = _longest(shape, settings, blocks, block, groups)
-    return KVCache(blocks, block, groups, logged, concurrency, longest, per_token, state)
+    return KVCache(
+        blocks=blocks,
+        block_tokens=block,
+        groups=pool.groups,
+        logged_tokens=logged,
+        concurrency=concurrency,
+        longest=pool.find_longest(blocks, block),
+        bytes_per_token=per_token,
+        state_bytes_per_sequence=state,
+        window_bytes_per_sequence=_window_bytes(shape, settings, pool, max_model_len),
+    )
 
 
 def bytes_for(
     shape: ModelShape, settings: EngineSettings, max_model_len: int, requests: int
 ) -> int:
     """Bytes that so many requests of `max_model_len` take."""
-    block = attention_block_size(shape, settings)
-    layers, groups = _groups(shape, settings)
-    per_request = _blocks_per_request(shape, settings, max_model_len, block, groups)
-    return per_request * requests * layers * block * token_bytes(shape, settings)
+    pool = _pool(shape, settings)
+    return pool.blocks_for(max_model_len) * requests * pool.block_bytes
 
 
 def wanted_length(shape: ModelShape, settings: EngineSettings) -> int:
@@ -70,50 +130,42 @@ def wanted_length(shape: ModelShape, settings: EngineSettings) -> int:
     return shape.max_position if settings.max_model_len == AUTO else settings.max_model_len
 
 
-def _groups(shape: ModelShape, settings: EngineSettings) -> tuple[int, int]:
-    """Layers in one group, and groups: layers of one kind share blocks in groups of equal size, the
-    smaller kind's count, or the larger's where the two are near (below 1.5 times).
-    """
-    attention = ceil(shape.attention_layers / settings.pipeline_parallel)
-    recurrent = ceil((shape.state.layers if shape.state else 0) / settings.pipeline_parallel)
-    if not recurrent:
-        return attention, 1
-    if not attention:
-        return recurrent, 1
-    small, large = sorted((attention, recurrent))
-    size = large if large < 1.5 * small else small
-    return size, ceil(attention / size) + ceil(recurrent / size)
+def _pool(shape: ModelShape, settings: EngineSettings) -> _Pool:
+    block = attention_block_size(shape, settings)
+
+    def for_attention(length: int) -> int:
+        return ceil(length / block)
+
+    def for_window(length: int) -> int:
+        return blocks_of_window(shape, settings, length)
+
+    def for_state(length: int) -> int:
+        """In mode all its block becomes the attention's (platforms/interface.py:595)."""
+        mode, drafts = settings.mamba_cache_mode, settings.speculative_tokens
+        return {"none": 1 + drafts, "align": 2 + drafts, "all": for_attention(length)}[mode]
+
+    def on_a_rank(layers: int) -> int:
+        return ceil(layers / settings.pipeline_parallel)
+
+    kinds = [_Kind(on_a_rank(shape.attention_layers), block, for_attention)]
+    if shape.window is not None:
+        window_block = block_sizes(shape, settings)[1]
+        kinds.append(_Kind(on_a_rank(shape.window.layers), window_block, for_window))
+    if shape.state is not None:
+        kinds.append(_Kind(on_a_rank(shape.state.layers), block, for_state))
+    present = tuple(kind for kind in kinds if kind.layers)
+    return _Pool(present, block * token_bytes(shape, settings))
 
 
-def _blocks_per_request(
-    shape: ModelShape, settings: EngineSettings, length: int, block: int, groups: int
+def _window_bytes(
+    shape: ModelShape, settings: EngineSettings, pool: _Pool, max_model_len: int
 ) -> int:
-    attention = ceil(length / block)
-    if shape.state is None:
-        return attention
-    layers, _ = _groups(shape, settings)
-    recurrent = groups - ceil(ceil(shape.attention_layers / settings.pipeline_parallel) / layers)
-    drafts = settings.speculative_tokens
-    each = {
-        "none": 1 + drafts,
-        "align": 2 + drafts,
-        "all": attention,  # its block becomes the attention's (platforms/interface.py:595)
-    }[settings.mamba_cache_mode]
-    return attention * (groups - recurrent) + recurrent * each
-
-
-def _longest(
-    shape: ModelShape, settings: EngineSettings, blocks: int, block: int, groups: int
-) -> int:
-    """The longest request in tokens, a whole number of blocks."""
-    low, high = 0, blocks
-    while low < high:
-        middle = (low + high + 1) // 2
-        taken = _blocks_per_request(shape, settings, middle * block, block, groups)
-        low, high = (middle, high) if taken <= blocks else (low, middle - 1)
-    return low * block
+    if shape.window is None:
+        return 0
+    blocks = blocks_of_window(shape, settings, max_model_len)
+    return blocks * pool.page_bytes * shape.window.layers // settings.pipeline_parallel
 
 
 def _prints_per_group(version: str) -> bool:
-    """0.20 prints blocks // groups * block; from 0.24 it is concurrency x max_model_len."""
-    return bool(version) and version_key(version) < version_key("0.24.0")
+    """Until 0.20.2 it is blocks // groups * block; from 0.21.0 concurrency x max_model_len."""
+    return bool(version) and version_key(version) < version_key("0.21.0")

@@ -10,17 +10,15 @@ from __future__ import annotations
 from math import ceil, lcm
 
 from spark_vllm_docker.catalog.flags import version_key
-from spark_vllm_docker.catalog.model_shapes import ModelShape, StateShape
+from spark_vllm_docker.catalog.layers import StateShape
+from spark_vllm_docker.catalog.model_shapes import ModelShape
 from spark_vllm_docker.plan.engine_settings import EngineSettings
-
-KERNEL_BLOCK = 16
-"""The smallest block of FLASH_ATTN, FLASHINFER and TRITON_ATTN, in tokens."""
+from spark_vllm_docker.plan.window_block import KERNEL_BLOCK, block_sizes, heads_bytes
 
 
 def token_bytes(shape: ModelShape, settings: EngineSettings) -> int:
     """Bytes of keys and values of one token in one attention layer on one rank."""
-    heads = max(1, shape.kv_heads // settings.tensor_parallel)
-    return 2 * heads * shape.head_dim * settings.kv_bytes
+    return heads_bytes(shape.kv_heads, shape.head_dim, settings)
 
 
 def state_bytes(shape: ModelShape, settings: EngineSettings) -> int:
@@ -34,7 +32,9 @@ def state_bytes(shape: ModelShape, settings: EngineSettings) -> int:
 
 
 def attention_block_size(shape: ModelShape, settings: EngineSettings) -> int:
-    """Tokens in one block of the KV cache."""
+    """Tokens in one block of the layers with full attention."""
+    if shape.window is not None:
+        return block_sizes(shape, settings)[0]
     align = max(KERNEL_BLOCK, settings.block_size)
     if shape.state is None:
         return align

@@ -33,6 +33,7 @@ from spark_vllm_docker.plan.memory import (
     plan_memory,
     propose,
 )
+from spark_vllm_docker.plan.window_block import check_windows
 from spark_vllm_docker.recipe.arguments import Arguments, read_arguments
 from spark_vllm_docker.recipe.command import Argument
 from spark_vllm_docker.recipe.recipe import Recipe
@@ -98,6 +99,7 @@ def build_plan(recipe: Recipe, command: str, surroundings: Surroundings) -> Plan
         return _with(empty, [*findings, _say_unplanned(recipe, surroundings.unplanned)])
     try:
         settings = read_settings(arguments, shape, version, hardware)
+        check_windows(shape, settings)
     except UnknownSetting as error:
         return _with(empty, [*findings, _say_unplanned(recipe, str(error))])
     planner = _Planner(recipe, arguments, surroundings, shape, settings)
@@ -146,6 +148,7 @@ class _Planner:
 
     def _check_shape(self) -> None:
         settings, shape = self._settings, self._shape
+        key_heads = [shape.kv_heads, *([shape.window.kv_heads] if shape.window else [])]
         if shape.attention_heads % settings.tensor_parallel:
             self._error(
                 "TP001",
@@ -153,10 +156,12 @@ class _Planner:
                 f"{shape.attention_heads} attention heads of {shape.model}",
                 "--tensor-parallel-size",
             )
-        elif not _divide(shape.kv_heads, settings.tensor_parallel):
+        elif undivided := [
+            heads for heads in key_heads if not _divide(heads, settings.tensor_parallel)
+        ]:
             self._error(
                 "TP002",
-                f"--tensor-parallel-size {settings.tensor_parallel} and the {shape.kv_heads} "
+                f"--tensor-parallel-size {settings.tensor_parallel} and the {undivided[0]} "
                 f"key heads of {shape.model}: neither divides the other",
                 "--tensor-parallel-size",
             )

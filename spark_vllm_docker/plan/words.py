@@ -20,6 +20,9 @@ def plan_rows(report: PlanReport) -> list[Row]:
     if shape is None or settings is None:
         return rows
     layers = f"{shape.attention_layers} attention layers"
+    if shape.window is not None:
+        window = shape.window
+        layers += f", {window.layers} layers with a window of {window.tokens:,} tokens"
     if shape.state is not None:
         layers += f", {shape.state.layers} {shape.state.kind} layers"
     rows.append(("model", f"{shape.architecture}: {layers}   ({shape.source})"))
@@ -100,6 +103,13 @@ def _memory_rows(memory: MemoryPlan, report: PlanReport) -> list[Row]:
     if cache.state_bytes_per_sequence:
         rows.append(
             ("one sequence", f"{cache.state_bytes_per_sequence / (1 << 20):.1f} MiB of state")
+        )
+    if cache.window_bytes_per_sequence:
+        rows.append(
+            (
+                "one sequence",
+                f"{cache.window_bytes_per_sequence / (1 << 20):.1f} MiB of windows at most",
+            )
         )
     length = "what fits" if settings.max_model_len == AUTO else f"{memory.length:,} tokens"
     rows.append(

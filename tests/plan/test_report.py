@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from spark_vllm_docker.catalog.hardware import load_hardware
 from spark_vllm_docker.catalog.hardware_names import HARDWARE
 from spark_vllm_docker.catalog.incompatibilities import load_incompatibilities
+from spark_vllm_docker.catalog.layers import UnknownShape
 from spark_vllm_docker.catalog.model_shapes import (
-    UnknownShape,
     find_known_shape,
     load_known_models,
     read_shape,
@@ -118,6 +118,7 @@ def test_every_shipped_recipe_plans_clean_on_its_hardware() -> None:
             )
             bad = [f for f in report.findings if f.severity is not Severity.NOTE]
             assert bad == [], (path.stem, hardware)
+            assert report.settings is not None, (path.stem, hardware)
 
 
 @pytest.mark.parametrize(

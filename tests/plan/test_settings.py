@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from spark_vllm_docker.catalog.hardware import load_hardware
+from spark_vllm_docker.catalog.layers import UnknownShape
 from spark_vllm_docker.catalog.model_shapes import (
     ModelShape,
-    UnknownShape,
     find_known_shape,
     load_known_models,
     read_shape,
@@ -252,6 +252,15 @@ def test_heads_that_cannot_be_split(
     shape = llama(num_attention_heads=heads, num_key_value_heads=kv_heads, hidden_size=heads * 128)
     report = plan(f"tensor-parallel-size: {parallel}", hardware="h200", shape=shape)
     assert [code for code in codes(report) if code.startswith("TP")] == found
+
+
+def test_key_heads_of_windows_that_cannot_be_split() -> None:
+    shape = find_known_shape("nvidia/Gemma-4-26B-A4B-NVFP4")
+    assert shape is not None
+    assert shape.window is not None
+    odd = replace(shape, window=replace(shape.window, kv_heads=6))
+    report = plan("tensor-parallel-size: 4", hardware="h200", shape=odd, image="v0.24.0")
+    assert [code for code in codes(report) if code.startswith("TP")] == ["TP002"]
 
 
 def test_recurrent_heads_that_cannot_be_split() -> None:
