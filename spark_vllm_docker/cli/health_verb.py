@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from spark_vllm_docker.cli.options import engine_option, json_option, name_argument
@@ -29,7 +31,7 @@ def command(name: str, deep: bool, engine: str | None, as_json: bool) -> int:
     _, deployed = find_target(engine, name)
     probe = Probe(deployed.endpoint, find_api_key(deployed))
     try:
-        report = ask_health(deployed, probe, find_wanted(deployed) if deep else None)
+        report = ask_health(deployed, probe, find_wanted(deployed, os.environ) if deep else None)
     finally:
         probe.close()
     if as_json:

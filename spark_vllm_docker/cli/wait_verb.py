@@ -32,6 +32,8 @@ def command(name: str, timeout_s: float | None, engine: str | None, as_json: boo
     secrets = find_deployed_secrets(deployed, os.environ)
     with masked_errors(secrets), open_screen("wait", as_json=as_json, show_log=False) as screen:
         emit = masked(screen, secrets)
-        run_wait(opened, deployed, Probe, PhaseClock(emit, began, "setup"), emit, timeout_s)
+        run_wait(
+            opened, deployed, Probe, PhaseClock(emit, began, "setup"), emit, timeout_s, os.environ
+        )
     if as_json:
         write_json("wait", event="result", ok=True, exit_code=0, **describe_result(deployed))

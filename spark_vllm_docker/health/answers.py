@@ -5,8 +5,8 @@ not load an HTTP client before the container runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 # What reading a foreign body can run into: it is not JSON, or JSON of another shape.
@@ -56,11 +56,14 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a recipe promises of its server, beyond text."""
+    """What a recipe promises of its server, beyond text. `clip_tokens` is what the canaries' clips
+    cost by the model's formula, where there is one.
+    """
 
     modalities: tuple[str, ...] = ("text",)
     tools: bool = False
     structured: bool = False
+    clip_tokens: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

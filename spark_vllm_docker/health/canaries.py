@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from spark_vllm_docker.health.answers import Answer, Canary, Wanted
-from spark_vllm_docker.health.media_canaries import try_media
+from spark_vllm_docker.health.media_canaries import try_media, try_two_sounds
 from spark_vllm_docker.health.pooling_canaries import try_pooling, try_unnamed_pooling
 from spark_vllm_docker.health.questions import (
     CHAT,
@@ -60,9 +60,12 @@ def _choose(ask: Ask, model: str, tasks: Sequence[str], wanted: Wanted) -> Itera
         yield try_unnamed_pooling(ask, model) or text
         return
     yield text
+    hears = "audio" in wanted.modalities
     for name in ("image", "audio", "video"):
         if name in wanted.modalities:
-            yield try_media(ask, model, name, with_sound="audio" in wanted.modalities)
+            yield try_media(ask, model, name, with_sound=hears, expected=wanted.clip_tokens)
+    if hears:
+        yield try_two_sounds(ask, model, "video" if "video" in wanted.modalities else "audio")
     if wanted.tools:
         yield try_tools(ask, model)
     if wanted.structured:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from base64 import b64encode
 from pathlib import Path
 
+SECONDS, FRAMES_PER_S, ASPECT = 2.0, 4.0, 320 / 240
+"""Of the voice and of the videos."""
 _FOLDER = Path(__file__).parent / "data/clips"
 
 

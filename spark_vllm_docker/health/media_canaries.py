@@ -1,34 +1,45 @@
-"""Clips, and the proof that picture and sound went into the prompt."""
+"""Clips, and the proof that picture and sound went into the prompt, and sound into the answer."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from secrets import token_hex
 from typing import Any
 
 from spark_vllm_docker.health.answers import Answer, Canary
 from spark_vllm_docker.health.clips import load_clip
-from spark_vllm_docker.health.questions import CHAT, OK, RENDER, Ask, question
+from spark_vllm_docker.health.questions import (
+    CHAT,
+    NAN_FIX,
+    NAN_MARK,
+    OK,
+    RENDER,
+    Ask,
+    question,
+)
 
 AUDIO_FIX = 'setup: [pip install -q "vllm[audio]"] in the recipe'
 TRUST_FIX = "serve: {trust-request-mm-kwargs: true} in the recipe"
+TWO_SOUNDS = "two sounds"
+SOUND = "sound"
+"""The key, among expected tokens, of the sound of the video."""
+_CLIPS = {"image": "picture.png", "audio": "speech.wav", "video": "video.mp4"}
+_OTHER_SOUND = {"audio": "tone.wav", "video": "video-tone.mp4"}
+_SLACK_TOKENS, _SLACK_SHARE = 4, 10
+_TEXT = "What is this? One word."
+_ANSWER_TOKENS = 4
 
 
-def try_media(ask: Ask, model: str, name: str, *, with_sound: bool) -> Canary:
+def try_media(
+    ask: Ask, model: str, name: str, *, with_sound: bool, expected: Mapping[str, int]
+) -> Canary:
     """A clip, and proof that it went into the prompt: the tokens that `/render` puts there, else
-    those by which the prompt grew.
+    those by which the prompt grew; compared with `expected`, by the model's formula, where there is
+    one.
     """
-    clip = {"image": "picture.png", "audio": "speech.wav", "video": "video.mp4"}[name]
-    part = {"type": f"{name}_url", f"{name}_url": {"url": load_clip(clip)}}
-    text = {"type": "text", "text": "What is this? One word."}
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": [{"role": "user", "content": [part, text]}],
-        "max_tokens": 1,
-        "temperature": 0,
-    }
     sound = name == "video" and with_sound
-    if sound:
-        body["mm_processor_kwargs"] = {"use_audio_in_video": True}
+    body = _ask_about(model, name, _CLIPS[name], sound=sound)
     title = "video with sound" if sound else name
     answer = ask(CHAT, body)
     if isinstance(answer, str):
@@ -38,31 +49,84 @@ def try_media(ask: Ask, model: str, name: str, *, with_sound: bool) -> Canary:
     if not answer.read(lambda data: data["choices"]):
         words = f"answered 200 without an answer: {answer.text[:200]}"
         return Canary(title, words, failed=True)
-    needed = (name, "audio") if sound else (name,)
     counts = _count_placeholders(ask, body)
     if counts is not None and name != "audio" and name not in counts:
         # Some models name what they see otherwise.
         counts[name] = sum(count for kind, count in counts.items() if kind != "audio")
     if counts is None:
-        return _compare_prompts(ask, model, body, answer, title, sound=sound)
-    for kind in needed:
+        wanted = expected.get(SOUND if sound else name, 0)
+        return _compare_prompts(ask, model, body, answer, title, sound=sound, wanted=wanted)
+    for kind in (name, "audio") if sound else (name,):
         if not counts.get(kind):
             what = "its sound was dropped in silence" if kind != name else "it was not taken in"
             fix = AUDIO_FIX if kind == "audio" else ""
             return Canary(title, f"answered 200, and {what}", True, fix)
     if sound and counts["audio"] == counts["video"]:  # one range for both, as in Qwen's models
-        return Canary(title, f"{counts['video']:,} tokens of video and sound in the prompt")
-    words = " and ".join(f"{counts[kind]:,} tokens of {kind}" for kind in needed)
-    return Canary(title, f"{words} in the prompt")
+        return Canary(title, f"in the prompt {counts['video']:,} tokens of video and sound")
+    weighed = [_weigh(f"tokens of {name}", counts[name], expected.get(name, 0))]
+    if sound:
+        weighed.append(_weigh("tokens of audio", counts["audio"], expected.get(SOUND, 0)))
+    words = " and ".join(text for text, _ in weighed)
+    return Canary(title, f"in the prompt {words}", any(failed for _, failed in weighed))
+
+
+def try_two_sounds(ask: Ask, model: str, name: str) -> Canary:
+    """Two different sounds, with the same frames where it is a video. That sound is in the prompt
+    does not say that the answer was made from it; that the answers differ does. Each request has a
+    `cache_salt` of its own: without, the prefix cache may answer the second with what it computed
+    for the first (recorded, vLLM 0.20.0).
+    """
+    found = []
+    for clip in (_CLIPS[name], _OTHER_SOUND[name]):
+        body = _ask_about(model, name, clip, sound=name == "video")
+        body |= {"max_tokens": _ANSWER_TOKENS, "logprobs": True, "top_logprobs": 1}
+        answer = ask(CHAT, {**body, "cache_salt": token_hex(16)})
+        if isinstance(answer, str):
+            return Canary(TWO_SOUNDS, answer, failed=True)
+        if NAN_MARK in answer.text:
+            words = f"the model computes NaN when it hears ({answer.words})"
+            return Canary(TWO_SOUNDS, words, True, NAN_FIX)
+        read = answer.read(_read_answer) if answer.status == OK else None
+        if read is None:
+            return Canary(TWO_SOUNDS, f"not compared: {answer.words}")
+        found.append(read)
+    (first, numbers), (second, other_numbers) = found
+    frames = " with the same frames" if name == "video" else ""
+    if (first, numbers) != (second, other_numbers):
+        return Canary(TWO_SOUNDS, f"two sounds{frames} are answered differently")
+    if not numbers:
+        return Canary(TWO_SOUNDS, "not proved: the same words, and no log probabilities")
+    words = f"two sounds{frames} are answered alike, number for number: the model does not hear"
+    return Canary(TWO_SOUNDS, words, failed=True)
+
+
+def _ask_about(model: str, name: str, clip: str, *, sound: bool) -> dict[str, Any]:
+    part = {"type": f"{name}_url", f"{name}_url": {"url": load_clip(clip)}}
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [{"role": "user", "content": [part, {"type": "text", "text": _TEXT}]}],
+        "max_tokens": 1,
+        "temperature": 0,
+    }
+    if sound:
+        body["mm_processor_kwargs"] = {"use_audio_in_video": True}
+    return body
 
 
 def _compare_prompts(
-    ask: Ask, model: str, body: dict[str, Any], answer: Answer, title: str, *, sound: bool
+    ask: Ask,
+    model: str,
+    body: dict[str, Any],
+    answer: Answer,
+    title: str,
+    *,
+    sound: bool,
+    wanted: int,
 ) -> Canary:
     """Without `/render` (404, or an old release): the prompt must be longer than one without."""
     without = {key: value for key, value in body.items() if key != "mm_processor_kwargs"}
     if not sound:
-        without |= question(model, "What is this? One word.", 1)
+        without |= question(model, _TEXT, 1)
     plain = ask(CHAT, without)
     if isinstance(plain, str):
         return Canary(title, plain, failed=True)
@@ -73,11 +137,34 @@ def _compare_prompts(
     if grown <= 0:
         what = "its sound was dropped in silence" if sound else "it was not taken in"
         return Canary(title, f"answered 200, and {what}", True, AUDIO_FIX if sound else "")
-    return Canary(title, f"the prompt grew by {grown:,} tokens")
+    words, failed = _weigh("tokens", grown, wanted)
+    return Canary(title, f"the prompt grew by {words}", failed)
+
+
+def _weigh(what: str, found: int, wanted: int) -> tuple[str, bool]:
+    """Tokens in words, and whether most of what the model's formula gives is missing. Marks and
+    the end of a compressed sound make a few more or less.
+    """
+    words = f"{found:,} {what}"
+    if not wanted:
+        return words, False
+    if abs(found - wanted) <= max(_SLACK_TOKENS, wanted // _SLACK_SHARE):
+        return f"{words} (the formula gives {wanted:,})", False
+    if 2 * found < wanted:
+        return f"{words}, but the model's formula gives {wanted:,}: most was dropped", True
+    return f"{words} (unlike the {wanted:,} of the formula)", False
 
 
 def _read_prompt(data: Any) -> int:
     return int(data["usage"]["prompt_tokens"])
+
+
+def _read_answer(data: Any) -> tuple[str, tuple[float, ...]]:
+    choice = data["choices"][0]
+    message = choice.get("message") or {}
+    said = f"{message.get('content') or ''}{message.get('reasoning') or ''}"
+    content = (choice.get("logprobs") or {}).get("content") or ()
+    return said, tuple(float(token["logprob"]) for token in content)
 
 
 def _count_placeholders(ask: Ask, body: dict[str, Any]) -> dict[str, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_vllm_docker.diagnose.reader import LogReader
@@ -58,6 +59,7 @@ def run_wait(
     clock: PhaseClock,
     emit: Emit,
     total_s: float | None,
+    environ: Mapping[str, str],
 ) -> None:
     """Wait until a deployment is ready.
 
@@ -78,7 +80,7 @@ def run_wait(
         clock,
         emit=emit,
         on_line=reader.feed,
-        wanted=find_wanted(deployed),
+        wanted=find_wanted(deployed, environ),
     )
     with watcher:
         outcome = watcher.until_ready()

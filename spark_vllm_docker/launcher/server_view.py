@@ -8,18 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from spark_vllm_docker.catalog.flags import find_release, version_key
-from spark_vllm_docker.catalog.image_versions import read_vllm_version
+from spark_vllm_docker.catalog.flags import version_key
 from spark_vllm_docker.engine.protocol import Deployed
-from spark_vllm_docker.findings import Where
+from spark_vllm_docker.launcher.deployed_flags import read_deployed_flags
 from spark_vllm_docker.launcher.model_facts import find_model_shape
 from spark_vllm_docker.media.chat import Listed
 from spark_vllm_docker.plan.engine_settings import UnknownSetting, read_number
 from spark_vllm_docker.plan.video import VideoSettings
 from spark_vllm_docker.plan.video_plan import read_video_flags
-from spark_vllm_docker.recipe.arguments import Arguments, read_arguments
-from spark_vllm_docker.recipe.command import Argument
-from spark_vllm_docker.recipe.serve import find_serve_words, parse_serve
+from spark_vllm_docker.recipe.arguments import Arguments
+from spark_vllm_docker.recipe.serve import parse_serve
 
 REQUEST_KWARGS_NEED_TRUST = "0.32.0"
 """From here `mm_processor_kwargs` and `media_io_kwargs` of requests are refused without a flag, and
@@ -64,12 +62,7 @@ def view_deployment(
     serve = parse_serve(deployed.script)
     if serve is None:
         return view
-    version = read_vllm_version(deployed.image) or ""
-    place = Where(deployed.name)
-    words = find_serve_words(deployed.script) or ()
-    arguments = read_arguments(
-        [Argument(place, word.value) for word in words], find_release(version).flags
-    )
+    version, arguments = read_deployed_flags(deployed)
 
     def allows(flag: str) -> bool | None:
         """Whether a request may do what needs a flag from 0.32 on."""

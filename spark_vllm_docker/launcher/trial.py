@@ -94,16 +94,17 @@ def _examine(
     with watch_deployment(launch, deployed, on_line, open_probe) as watcher:
         outcome = watcher.until_ready()
     probe = open_probe(deployed.endpoint, find_api_key(deployed))
+    wanted = find_wanted(deployed, launch.request.environ)
     try:
         if not isinstance(outcome, Ready):
             failure = build_failure(outcome, deployed, reader, launch.clock)
             if not probe.health():
                 return failure, (), 0.0
-            proof = probe.prove(_model(deployed), (), find_wanted(deployed))
+            proof = probe.prove(_model(deployed), (), wanted)
             return failure, proof.canaries, 0.0
         launch.clock.enter("ready")
         tasks = launch.clock.tracker.tasks
-        proof = probe.prove(_model(deployed), tasks, find_wanted(deployed))
+        proof = probe.prove(_model(deployed), tasks, wanted)
         return None, proof.canaries, _measure(probe, _model(deployed))
     finally:
         probe.close()

@@ -62,7 +62,7 @@ def watch_deployment(
         launch.clock,
         emit=launch.emit,
         on_line=on_line,
-        wanted=find_wanted(deployed),
+        wanted=find_wanted(deployed, request.environ),
     )
 
 

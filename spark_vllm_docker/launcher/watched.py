@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from spark_vllm_docker.engine.protocol import Activity, Deployed, Engine, Exit, Stream
 from spark_vllm_docker.health.answers import Wanted
+from spark_vllm_docker.launcher.clip_tokens import expect_clips
 from spark_vllm_docker.recipe.serve import parse_serve
 from spark_vllm_docker.render.masking import SHORTEST
 from spark_vllm_docker.render.spec import SECRET_FROM_HOST
@@ -40,9 +41,9 @@ def find_api_key(deployed: Deployed) -> str:
     return (serve.api_key if serve else "") or deployed.api_key
 
 
-def find_wanted(deployed: Deployed) -> Wanted:
+def find_wanted(deployed: Deployed, environ: Mapping[str, str]) -> Wanted:
     """What its recipe promises: the modalities, and tools and structured output where its command
-    turns them on.
+    turns them on; and what clips cost, by the formula of its model.
     """
     serve = parse_serve(deployed.script)
     given = serve.arguments if serve else ()
@@ -51,6 +52,7 @@ def find_wanted(deployed: Deployed) -> Wanted:
         deployed.modalities,
         tools="--enable-auto-tool-choice" in flags,
         structured="--structured-outputs-config" in flags,
+        clip_tokens=expect_clips(deployed, environ),
     )
 
 

@@ -39,11 +39,12 @@ class BadVideo(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Video:
-    """A video: seconds, width by height, and whether it has sound."""
+    """A video: seconds, width by height, whether it has sound, and the frames in a second."""
 
     duration_s: float
     aspect: float = 16 / 9
     sound: bool = True
+    source_fps: float = SOURCE_FPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def parse_video(text: str) -> Video:
 
 def count_video(video: Video, settings: VideoSettings) -> VideoCost:
     """The prompt tokens of a video under a server's settings."""
-    frames = count_frames(video.duration_s, settings)
+    frames = count_frames(video.duration_s, settings, video.source_fps)
     tubelets = ceil(frames / FRAMES_PER_TUBELET)
     each = tubelet_tokens(video.aspect)
     tokens = tubelets * each
@@ -153,9 +154,9 @@ def _parse_aspect(size: str, text: str) -> float:
     return aspect
 
 
-def count_frames(duration_s: float, settings: VideoSettings) -> int:
+def count_frames(duration_s: float, settings: VideoSettings, source_fps: float = SOURCE_FPS) -> int:
     """`min(total, cap, duration x fps)`, at least 1, evenly spaced over the whole video."""
-    frames = max(1, floor(duration_s * SOURCE_FPS))
+    frames = max(1, floor(duration_s * source_fps))
     if settings.num_frames > 0:
         frames = min(frames, settings.num_frames)
     if settings.fps > 0:

@@ -53,7 +53,7 @@ class Server:
         self.seen.append((path, body))
         name = {RENDER: "render", COMPLETIONS: "completions"}.get(path, "chat")
         if name == "chat" and "logprobs" in body:
-            name = "logprobs"
+            name = "sounds" if "cache_salt" in body else "logprobs"
         elif name == "chat" and "tools" in body:
             name = "tools"
         elif name == "chat" and any(has_part(body, k) for k in ("image", "audio", "video")):
@@ -71,8 +71,14 @@ class Server:
         text = data if isinstance(data, str) else json.dumps(data)
         return Answer(path, status, text.encode(), 0.1)
 
-    def prove(self, *modalities: str, tools: bool = False, tasks: tuple[str, ...] = ()) -> Proof:
-        wanted = Wanted(("text", *modalities), tools)
+    def prove(
+        self,
+        *modalities: str,
+        tools: bool = False,
+        tasks: tuple[str, ...] = (),
+        clip_tokens: dict[str, int] | None = None,
+    ) -> Proof:
+        wanted = Wanted(("text", *modalities), tools, clip_tokens=clip_tokens or {})
         return Proof(tuple(run_canaries(self.ask, "m", tasks, wanted)))
 
 
@@ -142,12 +148,14 @@ def test_reasoning_that_takes_all_tokens_is_said() -> None:
 def test_a_video_with_its_sound() -> None:
     server = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, render=RENDERED)
     proof = server.prove("audio", "video")
-    assert named(proof, "video with sound").text == "2,343 tokens of video and sound in the prompt"
-    (body,) = [b for path, b in server.seen if path == CHAT and has_part(b, "video")]
-    assert body["mm_processor_kwargs"] == {"use_audio_in_video": True}
+    assert named(proof, "video with sound").text == "in the prompt 2,343 tokens of video and sound"
+    bodies = [b for path, b in server.seen if path == CHAT and has_part(b, "video")]
+    assert len(bodies) == 2
+    for body in bodies:
+        assert body["mm_processor_kwargs"] == {"use_audio_in_video": True}
     nemotron = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, render=RENDERED_NEMOTRON)
     text = named(nemotron.prove("audio", "video"), "video with sound").text
-    assert text.endswith("tokens of audio in the prompt")
+    assert text == "in the prompt 1,366 tokens of video and 53 tokens of audio"
 
 
 def test_a_video_whose_sound_is_dropped_is_found() -> None:
@@ -178,7 +186,7 @@ def test_a_picture_that_is_not_taken_in_is_found() -> None:
     assert proof.error == "answered 200, and it was not taken in"
     taken = (200, {"features": {"mm_placeholders": {"image": [{"offset": 3, "length": 64}]}}})
     proof = Server(chat=TEXT, logprobs=LOGPROBS, clip=PLAIN, render=taken).prove("image")
-    assert named(proof, "image").text == "64 tokens of image in the prompt"
+    assert named(proof, "image").text == "in the prompt 64 tokens of image"
 
 
 @pytest.mark.parametrize(
@@ -288,7 +296,7 @@ def test_a_broken_render_falls_back(reply: Reply) -> None:
 
 
 def test_the_clips_are_there_and_small() -> None:
-    for name in ("picture.png", "speech.wav", "video.mp4"):
+    for name in ("picture.png", "speech.wav", "tone.wav", "video.mp4", "video-tone.mp4"):
         url = load_clip(name)
         assert url.startswith("data:")
         assert 1000 < len(url) < 130_000
@@ -420,3 +428,101 @@ def test_what_is_seen_may_have_another_name() -> None:
 def test_metrics_in_any_form_are_read(line: str, failed: bool | None) -> None:
     canary = judge_metrics(f"# HELP\n{line}\nother 1\n")
     assert (canary.failed if canary else None) is failed
+
+
+def placed(**counts: int) -> Reply:
+    places = {kind: [{"offset": 0, "length": length}] for kind, length in counts.items()}
+    return 200, {"features": {"mm_placeholders": places}}
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "failed"),
+    [
+        ({"video": 1366, "audio": 53}, "1,366 tokens of video (the formula gives 1,366)", False),
+        ({"video": 1366, "audio": 51}, "51 tokens of audio (the formula gives 53)", False),
+        ({"video": 700, "audio": 53}, "700 tokens of video (unlike the 1,366 of", False),
+        ({"video": 2600, "audio": 53}, "2,600 tokens of video (unlike the 1,366 of", False),
+        ({"video": 300, "audio": 53}, "300 tokens of video, but the model's formula gives", True),
+        ({"video": 1366, "audio": 2}, "2 tokens of audio, but the model's formula gives 53", True),
+    ],
+)
+def test_tokens_in_the_prompt_are_those_of_the_formula(
+    found: dict[str, int], said: str, failed: bool
+) -> None:
+    server = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, render=placed(**found))
+    proof = server.prove("video", "audio", clip_tokens={"video": 1366, "sound": 53})
+    canary = named(proof, "video with sound")
+    assert said in canary.text
+    assert canary.failed is failed
+
+
+@pytest.mark.parametrize(
+    ("formula", "said", "failed"),
+    [
+        (103, "103 tokens (the formula gives 103)", False),
+        (99, "103 tokens (the formula gives 99)", False),
+        (150, "103 tokens (unlike the 150 of the formula)", False),
+        (300, "103 tokens, but the model's formula gives 300: most was dropped", True),
+    ],
+)
+def test_the_growth_of_the_prompt_is_that_of_the_formula(
+    formula: int, said: str, failed: bool
+) -> None:
+    server = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, silent=WITHOUT_SOUND)
+    proof = server.prove("video", "audio", clip_tokens={"sound": formula})
+    canary = named(proof, "video with sound")
+    assert canary.text == f"the prompt grew by {said}"
+    assert canary.failed is failed
+
+
+SOUNDS = "cpu-0.20.0.omni-audio-content"
+
+
+def by_sound(speech: str, tone: str) -> Reply:
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        (part, _) = body["messages"][0]["content"]
+        first = part["video_url"]["url"] == load_clip("video.mp4")
+        return recorded(f"{SOUNDS}.{speech if first else tone}")
+
+    return answer
+
+
+def test_two_sounds_shape_two_answers() -> None:
+    sounds = by_sound("2-flag-true-speech-own-salt", "2-flag-true-tone-own-salt")
+    server = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, render=RENDERED, sounds=sounds)
+    proof = server.prove("audio", "video")
+    assert (
+        named(proof, "two sounds").text
+        == "two sounds with the same frames are answered differently"
+    )
+    salts = [b["cache_salt"] for _, b in server.seen if "cache_salt" in b]
+    assert len(salts) == len(set(salts)) == 2
+
+
+def test_a_model_that_does_not_hear_is_found() -> None:
+    sounds = by_sound("1-flag-true-speech-no-salt", "1-flag-true-tone-no-salt")
+    server = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, render=RENDERED, sounds=sounds)
+    assert "answered alike, number for number" in server.prove("audio", "video").error
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "failed"),
+    [
+        (
+            recorded("cpu-0.20.0.nemotron-omni-ready.o-logprobs-speech-flag-true"),
+            "computes NaN when it hears",
+            True,
+        ),
+        (NO_LOGPROBS, "not compared", False),
+        ((500, {}), "not compared", False),
+        ((200, {"choices": []}), "not compared", False),
+        ((200, {"choices": [{"logprobs": {"content": [{}]}}]}), "not compared", False),
+        (TEXT, "not proved: the same words", False),
+        ("/v1/chat/completions: closed", "closed", True),
+    ],
+)
+def test_two_sounds_that_cannot_be_compared(answer: Reply, said: str, failed: bool) -> None:
+    server = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, render=RENDERED, sounds=answer)
+    canary = named(server.prove("audio"), "two sounds")
+    assert said in canary.text
+    assert canary.failed is failed

@@ -59,6 +59,14 @@ def test_the_sound_of_a_video_is_heard(omni: Omni) -> None:
     assert int(str(loud["prompt_tokens"])) > int(str(without["prompt_tokens"])) + 40
 
 
+def test_every_canary_proves_what_it_says(omni: Omni) -> None:
+    done = omni.cli("health", NAME, "--deep", timeout=300)
+    assert done.code == 0, done.out
+    assert re.search(r"audio: in the prompt \d+ tokens of audio \(the formula gives 50\)", done.out)
+    assert re.search(r"video with sound: .* \d+ tokens \(the formula gives 52\)", done.out)
+    assert "two sounds with the same frames are answered differently" in done.out
+
+
 def test_a_video_without_a_sound_track_is_asked_without_the_flag(omni: Omni) -> None:
     assert omni.ask("--video", "silent.mp4", "--strict")["sound"] == "no sound"
 
