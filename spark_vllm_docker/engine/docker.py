@@ -234,6 +234,20 @@ class DockerEngine:
         moved = sum(int(b["value"]) for b in blocks if str(b["op"]).lower() in ("read", "write"))
         return Activity(cpu_ns / 1e9, moved)
 
+    def processes(self, container_id: str) -> frozenset[int]:
+        """Those of `docker top`."""
+        with engine_errors(self._address):
+            try:
+                told = self._client.api.top(container_id)
+            except docker.errors.APIError:
+                return frozenset()
+        titles = told.get("Titles") or []
+        if "PID" not in titles:
+            return frozenset()
+        column = titles.index("PID")
+        rows = told.get("Processes") or []
+        return frozenset(int(row[column]) for row in rows if row[column].isdecimal())
+
     def signal(self, container_id: str, name: str) -> None:
         """`docker kill --signal`."""
         with engine_errors(self._address):

@@ -29,6 +29,7 @@ from spark_vllm_docker.engine.process_table import (
     Identity,
     group_activity,
     group_is_alive,
+    group_processes,
     is_alive,
     is_taken_over,
 )
@@ -174,6 +175,11 @@ class ProcessEngine:
         """CPU time and disk traffic of the whole process group."""
         server = self._server(self._existing(container_id))
         return group_activity(server.pid) if server else None
+
+    def processes(self, container_id: str) -> frozenset[int]:
+        """The whole process group."""
+        server = self._server(self._existing(container_id))
+        return group_processes(server.pid) if server else frozenset()
 
     def signal(self, container_id: str, name: str) -> None:
         """Send a signal to the main process, not to its group."""

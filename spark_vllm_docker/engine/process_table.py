@@ -41,6 +41,11 @@ def group_is_alive(group: int) -> bool:
     return any(fields[0] != "Z" for _, fields in _members(group))
 
 
+def group_processes(group: int) -> frozenset[int]:
+    """The ids of a group's processes."""
+    return frozenset(pid for pid, fields in _members(group) if fields[0] != "Z")
+
+
 def group_activity(group: int) -> Activity:
     """CPU seconds (also of ended children that were waited for) and disk bytes of a process
     group.

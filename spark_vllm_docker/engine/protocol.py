@@ -235,6 +235,12 @@ class Engine(Protocol):
         """The work done by the container so far; None when it cannot be told."""
         ...
 
+    def processes(self, container_id: str) -> frozenset[int]:
+        """The ids of its processes as the engine's machine counts them; empty when they cannot be
+        told.
+        """
+        ...
+
     def signal(self, container_id: str, name: str) -> None:
         """Send a signal such as SIGKILL to the main process."""
         ...

@@ -121,6 +121,11 @@ class RecorderEngine:
         self._existing(container_id)
         return Activity(0.0, 0)
 
+    def processes(self, container_id: str) -> frozenset[int]:
+        """There are none."""
+        self._existing(container_id)
+        return frozenset()
+
     def signal(self, container_id: str, name: str) -> None:
         """SIGKILL ends a container with 137, SIGTERM with 143."""
         container = self._existing(container_id)

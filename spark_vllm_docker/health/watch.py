@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from spark_vllm_docker.engine.protocol import Activity, Exit, Stream
+from spark_vllm_docker.engine.protocol import Exit, Stream
 from spark_vllm_docker.events import Emit, LogLines, Progress, Tick
 from spark_vllm_docker.health.answers import Listed, Proof, Wanted
 from spark_vllm_docker.health.log_lines import LineSplitter, LogLine, parse_line
 from spark_vllm_docker.health.phases import PhaseClock
+from spark_vllm_docker.health.work import Work, cache_growth, is_work, say_idle
 
 HTTP_OK = 200
 POLL_S = 0.1  # between two questions to /health
 TICK_S = 1.0
 # After the exit the last lines are on their way; when none comes for so long, that was it.
 DRAIN_S = 0.3
-# Less than this share of one core is what an idle server uses for its heartbeats.
-_IDLE_CORES = 0.05
+_SEEN_GROWTH_BYTES = 1 << 20
 
 
 class Watched(Protocol):
@@ -34,7 +34,7 @@ class Watched(Protocol):
 
     def follow_log(self) -> Stream[bytes]: ...
     def follow_exit(self) -> Stream[Exit]: ...
-    def activity(self) -> Activity | None: ...
+    def work(self) -> Work: ...
 
 
 class Asked(Protocol):
@@ -83,7 +83,7 @@ class Unproven:
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """No line and no work for `silent_s` seconds."""
+    """No line and no work for `silent_s` seconds; `idle` says what was looked at."""
 
     silent_s: float
     idle: str
@@ -129,7 +129,7 @@ class Watcher:
         self._items: queue.Queue[_Item] = queue.Queue(maxsize=64)
         self._stop = threading.Event()
         self._ask_now = threading.Event()
-        self._worked: tuple[float, Activity | None] = (0.0, None)
+        self._worked: tuple[float, Work | None] = (0.0, None)
         self._log_ended = False
         self._last_line = ""
 
@@ -227,19 +227,21 @@ class Watcher:
         at, before = self._worked
         if now - at < min(10.0, self._limits.stall_s / 4):
             return 0.0
-        current = self._container.activity()
-        self._worked = (now, current)
-        if before is None or current is None:
+        current = self._container.work()
+        self._worked = (time.monotonic(), current)
+        if before is None:
             return 0.0
-        cores = (current.cpu_s - before.cpu_s) / (now - at)
-        return now if cores > _IDLE_CORES or current.disk_bytes > before.disk_bytes else 0.0
+        if (grown := cache_growth(before, current)) >= _SEEN_GROWTH_BYTES:
+            text = f"the caches grew by {grown >> 20:,} MiB in {now - at:.0f} s"
+            self._emit(Progress(self._clock.tracker.phase, 0, 0, "", text))
+        return now if is_work(before, current, now - at) else 0.0
 
     def _past_limit(self, now: float, last_sign: float) -> Outcome | None:
         total = self._limits.total_s
         if total is not None and self._clock.elapsed_s > total:
             return OutOfTime(total)
         if now - last_sign > self._limits.stall_s:
-            return Stalled(now - last_sign, "no log line, no CPU time, no disk traffic")
+            return Stalled(now - last_sign, say_idle(self._worked[1] or Work()))
         return None
 
     def _start(self, work: Callable[[], None]) -> None:

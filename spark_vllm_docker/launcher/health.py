@@ -73,7 +73,7 @@ def run_wait(
         )
     reader = LogReader(clock.tracker)
     watcher = Watcher(
-        EngineContainer(engine, deployed.id),
+        EngineContainer(engine, deployed, environ),
         lambda: open_probe(deployed.endpoint, find_api_key(deployed)),
         deployed.served,
         Limits(deployed.stall_timeout_s, total_s),

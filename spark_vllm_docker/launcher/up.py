@@ -55,7 +55,7 @@ def watch_deployment(
     request = launch.request
     key = find_api_key(deployed)
     return Watcher(
-        EngineContainer(launch.engine, deployed.id),
+        EngineContainer(launch.engine, deployed, request.environ),
         lambda: open_probe(deployed.endpoint, key),
         deployed.served,
         Limits(request.deployment.stall_timeout_s, request.total_s),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_vllm_docker.engine.protocol import Activity, Deployed, Engine, Exit, Stream
+from spark_vllm_docker.engine.protocol import Deployed, Engine, Exit, Stream
 from spark_vllm_docker.health.answers import Wanted
+from spark_vllm_docker.health.work import Work
 from spark_vllm_docker.launcher.clip_tokens import expect_clips
+from spark_vllm_docker.launcher.outside_work import look_at_work
 from spark_vllm_docker.recipe.serve import parse_serve
 from spark_vllm_docker.render.masking import SHORTEST
 from spark_vllm_docker.render.spec import SECRET_FROM_HOST
@@ -18,19 +20,20 @@ class EngineContainer:
     """Three questions about one container."""
 
     engine: Engine
-    id: str
+    deployed: Deployed
+    environ: Mapping[str, str]
 
     def follow_log(self) -> Stream[bytes]:
         """The log from its beginning."""
-        return self.engine.follow_log(self.id)
+        return self.engine.follow_log(self.deployed.id)
 
     def follow_exit(self) -> Stream[Exit]:
         """The end of the main process."""
-        return self.engine.follow_exit(self.id)
+        return self.engine.follow_exit(self.deployed.id)
 
-    def activity(self) -> Activity | None:
+    def work(self) -> Work:
         """The work done so far."""
-        return self.engine.activity(self.id)
+        return look_at_work(self.engine, self.deployed, self.environ)
 
 
 def find_api_key(deployed: Deployed) -> str:

@@ -95,13 +95,28 @@ def test_a_hang_before_the_port_opens_is_a_stall(
     assert up.code == 5
     assert "stalled in phase load" in up.err
     cause, fix = last_lines(up)
-    assert cause.startswith("cause: no log line, no CPU time, no disk traffic for ")
+    wanted = "cause: no log line, no CPU time, no disk traffic, no growth of the caches for "
+    assert cause.startswith(wanted)
     assert fix.startswith("fix: stall_timeout_s in the recipe is the limit")
 
 
 def test_silence_at_work_is_no_stall(cli: CommandLine, write_recipe: RecipeWriter) -> None:
     steps = [["spin", 6], ["serve"]]
     assert cli("up", str(write_recipe(steps=steps, stall_timeout_s=3)), "-d").code == 0
+
+
+def test_a_cache_that_fills_is_no_stall(cli: CommandLine, write_recipe: RecipeWriter) -> None:
+    recipe = str(write_recipe(steps=[["sleep", 8], ["serve"]], stall_timeout_s=3))
+    up = cli.start("up", recipe, "-d", "--json")
+    weights = cli.home / ".cache/huggingface/hub/weights.incomplete"
+    while up.poll() is None:
+        weights.parent.mkdir(parents=True, exist_ok=True)
+        with weights.open("ab") as file:
+            file.write(b"x" * (2 << 20))
+        time.sleep(0.3)
+    out, err = up.communicate()
+    assert up.returncode == 0, out + err
+    assert "the caches grew by " in out
 
 
 def test_the_total_limit(cli: CommandLine, write_recipe: RecipeWriter) -> None:

@@ -184,6 +184,18 @@ def test_activity_grows_with_work(running_engine: Engine) -> None:
     assert after.cpu_s - before.cpu_s > 0.2
 
 
+def test_the_processes_are_those_of_this_machine(running_engine: Engine) -> None:
+    container_id = run(running_engine, "sleep 31.5 & wait")
+    found: list[bytes] = []
+    for _ in range(50):
+        pids = running_engine.processes(container_id)
+        found = [(Path("/proc") / str(pid) / "cmdline").read_bytes() for pid in pids]
+        if any(b"31.5" in words for words in found):
+            return
+        time.sleep(0.1)
+    raise AssertionError(found)
+
+
 def test_an_id_that_does_not_exist(engine: Engine) -> None:
     for ask in (engine.inspect, engine.follow_log, engine.follow_exit, engine.start):
         with pytest.raises(NotDeployed):

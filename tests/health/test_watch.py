@@ -24,6 +24,7 @@ from spark_vllm_docker.health.watch import (
     Unproven,
     Watcher,
 )
+from spark_vllm_docker.health.work import Work
 
 
 class FakeStream:
@@ -51,9 +52,14 @@ class FakeStream:
 
 class FakeContainer:
     def __init__(
-        self, log: list[object], ended: list[object] | None = None, cpu: float = 0.0
+        self,
+        log: list[object],
+        ended: list[object] | None = None,
+        cpu: float = 0.0,
+        cache: float = 0.0,
+        gpu: float | None = None,
     ) -> None:
-        self.log, self.ended, self.cpu = log, ended, cpu
+        self.log, self.ended, self.cpu, self.cache, self.gpu = log, ended, cpu, cache, gpu
         self.streams: list[FakeStream] = []
 
     def follow_log(self) -> FakeStream:
@@ -64,8 +70,9 @@ class FakeContainer:
         self.streams.append(FakeStream(self.ended or [], ends=self.ended is not None))
         return self.streams[-1]
 
-    def activity(self) -> Activity:
-        return Activity(self.cpu * time.monotonic(), 0)
+    def work(self) -> Work:
+        now = time.monotonic()
+        return Work(Activity(self.cpu * now, 0), int(self.cache * now), self.gpu)
 
 
 class FakeProbe:
@@ -174,11 +181,24 @@ def test_silence_without_work_is_a_stall() -> None:
     outcome, _, _ = watch(FakeContainer([b"x\n"]), FakeProbe(NEVER), Limits(2.0))
     assert isinstance(outcome, Stalled)
     assert outcome.silent_s > 2.0
+    assert outcome.idle == "no log line, no CPU time, no disk traffic, no growth of the caches"
+    idle_gpu = watch(FakeContainer([b"x\n"], gpu=0.0), FakeProbe(NEVER), Limits(2.0))[0]
+    assert isinstance(idle_gpu, Stalled)
+    assert idle_gpu.idle.endswith(", its GPU idle")
 
 
 def test_silence_with_work_is_not() -> None:
     outcome, _, _ = watch(FakeContainer([b"x\n"], cpu=0.9), FakeProbe(NEVER), Limits(2.0, 5.0))
     assert outcome == OutOfTime(5.0)
+
+
+@pytest.mark.parametrize("sign", [{"cache": 3e6}, {"gpu": 40.0}])
+def test_a_download_and_a_busy_gpu_are_signs_of_life(sign: dict[str, float]) -> None:
+    container = FakeContainer([b"x\n"], **sign)  # type: ignore[arg-type]
+    outcome, events, _ = watch(container, FakeProbe(NEVER), Limits(2.0, 5.0))
+    assert outcome == OutOfTime(5.0)
+    told = [e.detail for e in events if isinstance(e, Progress)]
+    assert any(text.startswith("the caches grew by ") for text in told) is ("cache" in sign)
 
 
 def test_lines_are_a_sign_of_life() -> None:
