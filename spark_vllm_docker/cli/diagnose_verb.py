@@ -60,6 +60,11 @@ def command(source: str | None, bundle: str | None, engine: str | None, as_json:
 
         secrets = find_deployed_secrets(deployed, os.environ)
     report, lines = read_log(chunks)
+    killed = ""
+    if deployed is not None and deployed.exit is not None:
+        from spark_vllm_docker.launcher.oom_kills import find_oom_kill
+
+        killed = find_oom_kill(opened, deployed, deployed.exit, report.root)
     if bundle:
         if deployed is None:
             raise UsageError("--bundle needs a deployment's name: a log alone is a file already")
@@ -67,9 +72,12 @@ def command(source: str | None, bundle: str | None, engine: str | None, as_json:
     failed = report.failure is not None or report.root is not None or _died(deployed)
     if as_json:
         data = _hide(_to_json(report), secrets)
-        write_json("diagnose", ok=not failed, source=name, lines=lines, **data)
+        memory = killed or None
+        write_json(
+            "diagnose", ok=not failed, source=name, lines=lines, out_of_memory=memory, **data
+        )
     else:
-        for row in _rows(name, lines, report, deployed):
+        for row in _rows(name, lines, report, deployed, killed):
             click.echo(mask_text(mask(row, secrets)))
     return int(failed)
 
@@ -163,8 +171,14 @@ def _open(path: Path) -> Iterator[bytes]:
         raise Refused(f"{path} cannot be read: {reason}") from error
 
 
-def _rows(name: str, lines: int, report: LogReport, deployed: Deployed | None) -> Iterator[str]:
-    """The report as text, before secrets are masked."""
+def _rows(
+    name: str, lines: int, report: LogReport, deployed: Deployed | None, killed: str
+) -> Iterator[str]:
+    """The report as text, before secrets are masked; `killed` is what shows that the kernel killed
+    for want of memory.
+    """
+    if killed:
+        yield from _say_state(name, deployed, killed)
     found = [d for d in report.diagnoses if d.certain and not d.rule.about_a_request]
     beside = [d for d in report.diagnoses if not d.certain and not d.rule.about_a_request]
     requests = [d for d in report.diagnoses if d.rule.about_a_request]
@@ -179,9 +193,9 @@ def _rows(name: str, lines: int, report: LogReport, deployed: Deployed | None) -
         yield f"no rule knows this failure; the first real error ({process}, {report.phase}):"
         for line in report.tail[-6:] or (report.root.text,):
             yield f"  | {line[:300]}"
-    elif not found:
+    elif not found and not killed:
         yield f"{name}: {lines:,} lines, {'no failure is known in it' if lines else 'it is empty'}"
-        yield from _say_state(name, deployed)
+        yield from _say_state(name, deployed, "")
     if beside:
         yield "beside it in the log, and perhaps of no weight:"
         for diagnosis in beside:
@@ -193,13 +207,13 @@ def _rows(name: str, lines: int, report: LogReport, deployed: Deployed | None) -
             yield f"    fix: {diagnosis.fix}"
 
 
-def _say_state(name: str, deployed: Deployed | None) -> Iterator[str]:
-    """What the engine knows of a deployment whose log says nothing."""
+def _say_state(name: str, deployed: Deployed | None, killed: str) -> Iterator[str]:
+    """What the engine and the kernel know of a deployment."""
     from spark_vllm_docker.diagnose.death import explain_death
 
     if deployed and deployed.exit and not deployed.exit.stopped:
         ended = deployed.exit
-        death = explain_death(ended.code, None, name, out_of_memory=ended.out_of_memory)
+        death = explain_death(ended.code, None, name, out_of_memory=killed)
         yield f"cause: {death.cause}"
         yield f"fix: {death.fix}"
     elif deployed and deployed.state == "running":

@@ -31,16 +31,16 @@ def explain_death(
     root: RootLine | None,
     name: str,
     *,
-    out_of_memory: bool,
+    out_of_memory: str = "",
     diagnosis: Diagnosis | None = None,
 ) -> Death:
     """The cause by the rule that matches, else in the server's own words when it left some, else
-    from the way it ended.
+    from the way it ended. `out_of_memory` is what shows that the kernel killed for want of memory.
     """
     see = f"spark-recipe logs {name} shows everything; spark-recipe down {name} removes it"
     if out_of_memory:
         return Death(
-            "the kernel killed a process of the server: out of memory",
+            f"the kernel killed a process of the server: out of memory ({out_of_memory})",
             f"lower gpu_memory_utilization, max_model_len or max_num_seqs; {see}",
         )
     if diagnosis is not None:

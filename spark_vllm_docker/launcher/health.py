@@ -12,6 +12,7 @@ from spark_vllm_docker.events import Emit, ServerReady
 from spark_vllm_docker.health.answers import Canary, Wanted
 from spark_vllm_docker.health.phases import PhaseClock
 from spark_vllm_docker.health.watch import HTTP_OK, Asked, Limits, Ready, Watcher
+from spark_vllm_docker.launcher.oom_kills import KillCounter
 from spark_vllm_docker.launcher.up import OpenProbe, build_failure
 from spark_vllm_docker.launcher.watched import EngineContainer, find_api_key, find_wanted
 
@@ -72,6 +73,7 @@ def run_wait(
             hint=f"run up again, or spark-recipe down {deployed.name}",
         )
     reader = LogReader(clock.tracker)
+    kills = KillCounter()
     watcher = Watcher(
         EngineContainer(engine, deployed, environ),
         lambda: open_probe(deployed.endpoint, find_api_key(deployed)),
@@ -85,7 +87,7 @@ def run_wait(
     with watcher:
         outcome = watcher.until_ready()
     if not isinstance(outcome, Ready):
-        raise build_failure(outcome, deployed, reader, clock)
+        raise build_failure(outcome, engine, deployed, reader, clock, kills)
     emit(
         ServerReady(
             deployed.name,

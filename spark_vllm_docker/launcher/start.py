@@ -25,6 +25,7 @@ from spark_vllm_docker.health.phases import PhaseClock
 from spark_vllm_docker.launcher.cleaning import Cleaning
 from spark_vllm_docker.launcher.images import ImageSource, provide_image
 from spark_vllm_docker.launcher.old_logs import save_log
+from spark_vllm_docker.launcher.oom_kills import KillCounter
 from spark_vllm_docker.launcher.ports import check_port_free
 from spark_vllm_docker.launcher.start_lock import start_lock
 from spark_vllm_docker.launcher.ticking import ticking
@@ -63,6 +64,7 @@ class Launch:
     request: UpRequest
     emit: Emit
     clock: PhaseClock
+    kills: KillCounter = field(default_factory=KillCounter)
 
 
 def start_deployment(launch: Launch, cleaning: Cleaning) -> Deployed:

@@ -97,7 +97,9 @@ def _examine(
     wanted = find_wanted(deployed, launch.request.environ)
     try:
         if not isinstance(outcome, Ready):
-            failure = build_failure(outcome, deployed, reader, launch.clock)
+            failure = build_failure(
+                outcome, launch.engine, deployed, reader, launch.clock, launch.kills
+            )
             if not probe.health():
                 return failure, (), 0.0
             proof = probe.prove(_model(deployed), (), wanted)

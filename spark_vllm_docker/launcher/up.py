@@ -8,7 +8,7 @@ from spark_vllm_docker.diagnose.death import NOT_EXECUTABLE, explain_death
 from spark_vllm_docker.diagnose.matcher import Diagnosis
 from spark_vllm_docker.diagnose.reader import LogReader
 from spark_vllm_docker.diagnose.root_line import RootLine
-from spark_vllm_docker.engine.protocol import Deployed
+from spark_vllm_docker.engine.protocol import Deployed, Engine
 from spark_vllm_docker.errors import NotProven, Remedy, ServerFailed, TimedOut
 from spark_vllm_docker.events import Note, ServerReady
 from spark_vllm_docker.health.log_lines import LogLine
@@ -24,6 +24,7 @@ from spark_vllm_docker.health.watch import (
     Watcher,
 )
 from spark_vllm_docker.launcher.cleaning import Cleaning
+from spark_vllm_docker.launcher.oom_kills import KillCounter, find_oom_kill
 from spark_vllm_docker.launcher.start import Launch, find_new_key
 from spark_vllm_docker.launcher.watched import EngineContainer, find_api_key, find_wanted
 
@@ -72,11 +73,16 @@ def _require_ready(
     if isinstance(outcome, Ready):
         reader.forget()
         return outcome
-    raise build_failure(outcome, deployed, reader, launch.clock)
+    raise build_failure(outcome, launch.engine, deployed, reader, launch.clock, launch.kills)
 
 
 def build_failure(
-    outcome: Outcome, deployed: Deployed, reader: LogReader, clock: PhaseClock
+    outcome: Outcome,
+    engine: Engine,
+    deployed: Deployed,
+    reader: LogReader,
+    clock: PhaseClock,
+    kills: KillCounter,
 ) -> ServerFailed | NotProven | TimedOut:
     """The error for an outcome that is not `Ready`, with cause and fix."""
     name, phase = deployed.name, clock.tracker.phase
@@ -91,7 +97,11 @@ def build_failure(
         if ended.stopped:
             root, diagnosis = RootLine("the engine was asked to stop it"), None
         death = explain_death(
-            ended.code, root, name, out_of_memory=ended.out_of_memory, diagnosis=diagnosis
+            ended.code,
+            root,
+            name,
+            out_of_memory=find_oom_kill(engine, deployed, ended, root, kills),
+            diagnosis=diagnosis,
         )
         return ServerFailed(
             f"{name}: the server ended {at} (exit code {ended.code})",
@@ -159,7 +169,7 @@ def _stay(launch: Launch, watcher: Watcher, deployed: Deployed, reader: LogReade
     if died.exit.stopped:
         launch.emit(Note(f"{deployed.name} was stopped"))
         return
-    failure = build_failure(died, deployed, reader, launch.clock)
+    failure = build_failure(died, launch.engine, deployed, reader, launch.clock, launch.kills)
     if isinstance(failure, ServerFailed):
         failure.served = True
     raise failure

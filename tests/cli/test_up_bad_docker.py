@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 
+import docker
 import pytest
 
 from spark_vllm_docker.engine.docker import DockerEngine
@@ -85,6 +88,32 @@ def test_killed_with_137(
     assert process.returncode == 5
     assert "(exit code 137)" in err
     assert err.splitlines()[-2].startswith("cause: SIGKILL from outside")
+
+
+def test_a_child_that_the_kernel_killed_is_named(
+    cli: CommandLine, write_recipe: RecipeWriter, docker_engine: DockerEngine
+) -> None:
+    lost = (
+        "(APIServer pid=7) RuntimeError: Engine core initialization failed. See root cause above. "
+    )
+    steps = [["sleep", 3], ["hog", 400], ["print", f"{lost}Failed core proc(s): {{}}"], ["exit", 1]]
+    process = cli.start("up", str(write_recipe(steps=steps)), "-d")
+    end = time.monotonic() + 20
+    while not ((d := docker_engine.find("sr-test")) and d.state == "running"):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    with contextlib.closing(docker.from_env()) as client:
+        client.api.update_container(d.id, mem_limit="100m", memswap_limit="100m")
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 5, err
+    cause, fix = err.splitlines()[-2:]
+    assert cause.startswith("cause: the kernel killed a process of the server: out of memory (")
+    assert fix.startswith("fix: lower gpu_memory_utilization")
+    with contextlib.suppress(OSError):
+        os.close(os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK))
+        assert re.search(r"\(python3, process \d+, held 0\.\d GiB\)", cause), cause
+    told = cli("diagnose", "sr-test")
+    assert (told.code, "cause: the kernel killed a process" in told.out) == (1, True), told.out
 
 
 def test_a_hang_before_the_port_opens_is_a_stall(

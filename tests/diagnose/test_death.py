@@ -76,24 +76,24 @@ def test_requests_that_fail_while_serving_are_not_the_cause() -> None:
 @pytest.mark.parametrize(
     ("code", "root", "oom", "cause"),
     [
-        (1, RootLine("ValueError: x", "EngineCore"), False, "EngineCore: ValueError: x"),
-        (1, RootLine("a", "APIServer", "b"), False, "a (and so: b)"),
+        (1, RootLine("ValueError: x", "EngineCore"), "", "EngineCore: ValueError: x"),
+        (1, RootLine("a", "APIServer", "b"), "", "a (and so: b)"),
         (
             1,
             RootLine("ValueError: x"),
-            True,
-            "the kernel killed a process of the server: out of memory",
+            "python3 held 90.0 GiB",
+            "the kernel killed a process of the server: out of memory (python3 held 90.0 GiB)",
         ),
-        (0, None, False, "the server ended by itself and left no error (its exit code is 0)"),
-        (137, None, False, "SIGKILL from outside: docker kill, or the kernel when memory ran out"),
-        (143, None, False, "SIGTERM from outside: somebody stopped it"),
-        (139, None, False, "signal 11 ended the server"),
-        (127, None, False, "the image does not have the command that the recipe runs"),
-        (9, None, False, "the server left no error; its exit code is 9"),
+        (0, None, "", "the server ended by itself and left no error (its exit code is 0)"),
+        (137, None, "", "SIGKILL from outside: docker kill, or the kernel when memory ran out"),
+        (143, None, "", "SIGTERM from outside: somebody stopped it"),
+        (139, None, "", "signal 11 ended the server"),
+        (127, None, "", "the image does not have the command that the recipe runs"),
+        (9, None, "", "the server left no error; its exit code is 9"),
     ],
 )
 def test_cause_and_fix_are_one_line_each(
-    code: int, root: RootLine | None, oom: bool, cause: str
+    code: int, root: RootLine | None, oom: str, cause: str
 ) -> None:
     death = explain_death(code, root, "m", out_of_memory=oom)
     assert death.cause == cause
@@ -102,9 +102,7 @@ def test_cause_and_fix_are_one_line_each(
 
 
 def test_an_echo_says_that_a_process_was_killed() -> None:
-    death = explain_death(
-        0, RootLine("Worker proc died", "EngineCore", echo=True), "m", out_of_memory=False
-    )
+    death = explain_death(0, RootLine("Worker proc died", "EngineCore", echo=True), "m")
     assert death.cause.startswith("a process of the server was killed and left no error of its own")
 
 
@@ -115,7 +113,7 @@ def test_a_step_that_fails_is_named_with_its_last_words(order: int) -> None:
     for text in lines[::order]:
         finder.feed(parse_line(text))
     root = finder.before_the_server()
-    death = explain_death(1, root, "r", out_of_memory=False)
+    death = explain_death(1, root, "r")
     assert death.cause == "a step ended with 1: test -f /no/such/file; its last line: all fine"
     assert death.fix.startswith("the server was not begun; mend the step or the mod")
 
