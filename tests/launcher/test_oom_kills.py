@@ -61,9 +61,7 @@ def test_the_counter(tmp_path: Path) -> None:
 
 
 class Here(RecorderEngine):
-    @property
-    def runs_here(self) -> bool:
-        return True
+    runs_here = True
 
 
 class Rose(KillCounter):
