@@ -70,11 +70,11 @@ def command(
     _require_free(listen, port)
     for url in urls:
         ChatServer(url).close()  # an address that is none is told at once
-    click.echo(f"gateway at http://{listen}:{port}/v1; Ctrl-C ends it", err=True)
-    _say_what_is_behind(engine, urls)
     signal.signal(signal.SIGTERM, _end)
-    # uvicorn, when it has drained, raises the signal that ended it once more.
     with suppress(_ToldToEnd):
+        click.echo(f"gateway at http://{listen}:{port}/v1; Ctrl-C ends it", err=True)
+        _say_what_is_behind(engine, urls)
+        # It takes the signals; when it has drained, it raises the one that ended it once more.
         uvicorn.run(
             gateway.build(),
             host=listen,

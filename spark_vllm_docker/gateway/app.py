@@ -22,6 +22,7 @@ from spark_vllm_docker.gateway.forwarding import (
     Forwarded,
     Job,
     describe_error,
+    list_cards,
     pass_headers,
 )
 from spark_vllm_docker.gateway.lanes import Lane, LaneLimits
@@ -111,10 +112,18 @@ class Gateway:
         if refused is not None:
             return refused
         await self._look(max_age_s=REFRESH_S)
-        data = [
-            {"id": model, "object": "model", "owned_by": backend.name}
+        mine = {
+            model: backend
             for model, backend in sorted(self._backends.items())
             if tenant is None or tenant.may_use(model)
+        }
+        servers = list({backend.address: backend for backend in mine.values()}.values())
+        told = await asyncio.gather(*(list_cards(self._client, one) for one in servers))
+        cards = {one.address: found for one, found in zip(servers, told, strict=True)}
+        data = [
+            {**cards[backend.address].get(model, {}), "id": model, "object": "model"}
+            | {"owned_by": backend.name}
+            for model, backend in mine.items()
         ]
         return JSONResponse({"object": "list", "data": data})
 

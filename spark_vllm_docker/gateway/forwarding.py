@@ -26,6 +26,7 @@ _HOP = {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"conten
 _PASSED = ("accept", "content-type", "x-request-id", "user-agent")
 _MOST_REFUSAL = 1 << 20
 SOUND_HEADER = b"x-spark-recipe-sound"
+CARDS_S = 2.0
 CLOSED = 499
 """The client went away; as nginx counts it."""
 
@@ -53,6 +54,18 @@ class Job:
     lane: Lane
     labels: tuple[str, str]
     tenant: str
+
+
+async def list_cards(client: httpx.AsyncClient, backend: Backend) -> dict[str, dict[str, Any]]:
+    """What a server says of its models, such as `max_model_len`, by name; of one that does not
+    answer soon, nothing.
+    """
+    key = {"authorization": f"Bearer {backend.api_key}"} if backend.api_key else {}
+    try:
+        answer = await client.get(f"{backend.address}/v1/models", headers=key, timeout=CARDS_S)
+        return {str(card["id"]): dict(card) for card in answer.json()["data"]}
+    except (httpx.HTTPError, ValueError, LookupError, TypeError):
+        return {}
 
 
 def describe_error(status: int, message: str) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import concurrent.futures
 import json
@@ -16,9 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
+from spark_vllm_docker.gateway.forwarding import Backend, list_cards
 from tests.conftest import CommandLine, free_port
 from tests.media_files import make_speech, make_video
 from tests.stand_in.http_server import Answer, StandIn, chunk, say, serve, slowly
@@ -118,6 +121,36 @@ def test_requests_go_where_their_model_is(cli: CommandLine) -> None:
         assert (status, "there is no model 'bb'" in body) == (404, True)
         assert running.post(text(), "/v1/other")[0] == 404
         assert one.headers[0]["content-type"] == "application/json"
+
+
+def test_what_servers_say_of_their_models_is_handed_on(cli: CommandLine) -> None:
+    with (
+        serve(lambda *_: say("a"), max_model_len=4096) as one,
+        serve(lambda *_: say("b"), models=("n",)) as two,
+        gateway(cli, one, two) as running,
+    ):
+        cards = json.loads(running.get("/v1/models")[1])["data"]
+        assert [(c["id"], c["max_model_len"], c["owned_by"]) for c in cards] == [
+            ("m", 4096, one.address),
+            ("n", 8192, two.address),
+        ]
+
+
+@pytest.mark.parametrize(
+    "answer", [httpx.ConnectError("no"), {"data": 5}, {"data": [{"x": 1}]}, [], "<html>"]
+)
+def test_a_server_that_says_nothing_of_its_models(answer: object) -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        if isinstance(answer, Exception):
+            raise answer
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        return httpx.Response(200, text=text)
+
+    async def ask() -> dict[str, Any]:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(respond)) as client:
+            return await list_cards(client, Backend("n", "http://a", ("m",)))
+
+    assert asyncio.run(ask()) == {}
 
 
 def test_a_client_that_knows_nothing_of_the_flag_is_heard(cli: CommandLine, clips: Path) -> None:

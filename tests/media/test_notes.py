@@ -32,6 +32,9 @@ PART = Part(2, start=600.0, end=1200.0, from_s=598.0)
         ("[0:07-0:09] a", "[10:05-10:07] a"),
         ("- 0:06 a\n0:08: b", "- [10:04] a\n[10:06]: b"),
         ("at 0:06 in the text", "at 0:06 in the text"),
+        ("[12s] a [75.5 s]", "[10:10] a [11:13]"),
+        ("- [3s-5s] b [65 seconds]", "- [10:01-10:03] b [11:03]"),
+        ("[4000s] nonsense, lasting (5s)", "[20:00] nonsense, lasting (5s)"),
     ],
 )
 def test_times_are_moved(text: str, moved: str) -> None:
