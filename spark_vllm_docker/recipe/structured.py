@@ -110,14 +110,19 @@ def _check_complete(merged: Source, source: Source) -> list[Finding]:
     missing = []
     serve = merged.data.get("serve")
     names = serve if isinstance(serve, dict) else {}
-    if "container" not in merged.data:
+    if merged.data.get("container") is None:
         missing.append(("container", "container: vllm/vllm-openai:v0.20.0"))
-    if "model" not in merged.data and not any(flag_name(key, "") == MODEL for key in names):
+    if merged.data.get("model") is None and not any(flag_name(key, "") == MODEL for key in names):
         missing.append(("model", "model: org/name"))
     return [
-        Finding("REC002", Severity.ERROR, f"the key '{key}' is missing", source.start, fix)
+        Finding("REC002", Severity.ERROR, f"the key '{key}' is missing", _find(source, key), fix)
         for key, fix in missing
     ]
+
+
+def _find(source: Source, key: str) -> Where:
+    """Where a key without a value stands; the start of the file where it does not."""
+    return source.where((key,)) if (key,) in source.keys else source.start
 
 
 def _check_serve(keys: Structured, merged: Source) -> list[Finding]:

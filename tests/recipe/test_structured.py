@@ -135,6 +135,17 @@ def test_bad_structured_recipes(text: str, expected: list[str]) -> None:
     assert faults(text) == expected
 
 
+@pytest.mark.parametrize("empty", ["", " null", " ~"])
+def test_what_has_no_value_is_missing_there(empty: str) -> None:
+    with pytest.raises(InvalidRecipe) as caught:
+        parse_recipe(f"name: a\ncontainer:{empty}\nmodel:{empty}\n", Path("a.yaml"))
+    found = [(f.message, str(f.where)[:8]) for f in caught.value.findings]
+    assert found == [
+        ("the key 'container' is missing", "a.yaml:2"),
+        ("the key 'model' is missing", "a.yaml:3"),
+    ]
+
+
 def test_what_no_file_says_is_missing() -> None:
     with pytest.raises(InvalidRecipe) as caught:
         parse_recipe("serve: {}\n", Path("a.yaml"))
