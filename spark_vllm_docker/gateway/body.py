@@ -19,6 +19,7 @@ from typing import Any
 LONGEST_STRING = 16 << 10
 IN_MEMORY_BYTES = 256 << 10
 MOST_STRUCTURE_BYTES = 4 << 20
+_SHORT_BYTES = 64 << 10
 _MARK = "\x1a"
 HEAD_BYTES = 512
 _CUT_ESCAPE = re.compile(rb"\\(?:u[0-9a-fA-F]{0,3})?$")
@@ -68,6 +69,11 @@ class RequestBody:
         self.length += len(chunk)
         if len(self._short) > MOST_STRUCTURE_BYTES:
             raise BadBody("the request is too large, apart from its media")
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it is parsed in no time."""
+        return len(self._short) <= _SHORT_BYTES
 
     def parse(self) -> dict[str, Any]:
         """The request, its long strings cut short.
