@@ -55,6 +55,13 @@ class Finding:
         }
 
 
+def printable(text: str) -> str:
+    """A foreign text as it may stand in a message: control characters, lone surrogates and what
+    else nobody sees are written as escapes.
+    """
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'shm_size'?`, or the empty string when nothing known is close."""
     close = get_close_matches(word, list(known), n=1, cutoff=0.6)

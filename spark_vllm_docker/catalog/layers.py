@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from spark_vllm_docker.findings import printable
+
 Config = Mapping[str, Any]
 StateKind = Literal["mamba-1", "mamba-2", "gated-delta-net"]
 
@@ -36,13 +38,39 @@ _WINDOWED = {
 NEMOTRON = {"NemotronHForCausalLM", "NemotronH_Nano_Omni_Reasoning_V3", "NemotronH_Nano_VL_V2"}
 QWEN_3_5 = {"Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration"}
 _MOST_LAYERS = 10_000
-_GEMMA_PERIOD = 6
-_GEMMA_4_HEAD_DIM = 512
-"""What transformers takes where a file does not say (Gemma3TextConfig, Gemma4TextConfig)."""
+_LONGEST_MESSAGE = 300
+_GEMMA = {
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "max_position_embeddings": 131072,
+    "sliding_window_pattern": 6,
+}
+_QWEN = {"max_position_embeddings": 32768}
+# What transformers takes where a file does not say: checkpoints leave out what equals it.
+_DEFAULTS: Mapping[str, Config] = {
+    "Gemma3": {**_GEMMA, "num_hidden_layers": 26, "sliding_window": 4096},
+    "Gemma4": {**_GEMMA, "num_hidden_layers": 30, "sliding_window": 512, "global_head_dim": 512},
+    "GptOss": {
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "num_hidden_layers": 36,
+        "sliding_window": 128,
+        "max_position_embeddings": 131072,
+    },
+    "Mistral": {"max_position_embeddings": 131072},
+    "Qwen2": _QWEN,
+    "Qwen3For": _QWEN,
+    "Qwen3Moe": _QWEN,
+}
 
 
 class UnknownShape(ValueError):
-    """The model cannot be planned; the message says why."""
+    """The model cannot be planned; the message says why, in characters that may be shown."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message)[:_LONGEST_MESSAGE])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +138,18 @@ def read_layers(architecture: str, text: Config) -> Layers:
     return Layers(attention, kv_heads, head_dim, state)
 
 
-def find_text_config(config: Config) -> Config:
-    """The part that describes the language model of a multimodal one."""
+def find_text_config(architecture: str, config: Config) -> Config:
+    """The part that describes the language model of a multimodal one, with transformers' defaults
+    where it does not say.
+    """
+    part = _find_text_part(config)
+    for start, defaults in _DEFAULTS.items():
+        if architecture.startswith(start):
+            return {**defaults, **part}
+    return part
+
+
+def _find_text_part(config: Config) -> Config:
     thinker = config.get("thinker_config")
     if isinstance(thinker, Mapping):
         config = thinker
@@ -153,7 +191,7 @@ def _read_windows(architecture: str, text: Config, kv_heads: int, head_dim: int)
     """
     if "per_layer_config" in text:
         raise UnknownShape("a per_layer_config is not planned")
-    kinds = _read_kinds(text)
+    kinds = _read_kinds(architecture, text)
     shared = text.get("num_kv_shared_layers") or 0
     if shared:
         shared = read_count(text, "num_kv_shared_layers")
@@ -166,21 +204,28 @@ def _read_windows(architecture: str, text: Config, kv_heads: int, head_dim: int)
     tokens = read_count(text, "sliding_window")
     window = WindowShape(windowed, kv_heads, head_dim, tokens) if windowed else None
     if architecture in _GEMMA_4:
-        head_dim = read_count(text, "global_head_dim", default=_GEMMA_4_HEAD_DIM)
+        head_dim = read_count(text, "global_head_dim")
         if text.get("attention_k_eq_v"):
             kv_heads = read_count(text, "num_global_key_value_heads", default=kv_heads)
     return Layers(full, kv_heads, head_dim, window=window)
 
 
-def _read_kinds(text: Config) -> Sequence[object]:
-    """The kind of each layer; where the file has a period instead, the last of each is full."""
+def _read_kinds(architecture: str, text: Config) -> Sequence[object]:
+    """The kind of each layer; where the file has a period instead, the last of each is full. In
+    gpt-oss vLLM takes every other layer, whatever the file says (gpt_oss.py, 0.20.0:136).
+    """
     layers = _count_all_layers(text)
     kinds = text.get("layer_types")
+    if architecture == "GptOssForCausalLM":
+        found = [("sliding_attention", "full_attention")[layer % 2] for layer in range(layers)]
+        if kinds is not None and kinds != found:
+            raise UnknownShape("its layer_types are not every other one")
+        return found
     if isinstance(kinds, list):
         if len(kinds) != layers:
             raise UnknownShape(f"{len(kinds)} layer_types for {layers} layers")
         return kinds
-    period = read_count(text, "sliding_window_pattern", default=_GEMMA_PERIOD)
+    period = read_count(text, "sliding_window_pattern")
     return [
         "sliding_attention" if (layer + 1) % period else "full_attention" for layer in range(layers)
     ]

@@ -87,7 +87,7 @@ def read_shape(model: str, config: Config, source: str = "") -> ModelShape:
     architecture = str(names[0]) if isinstance(names, list) and names else ""
     if not architecture:
         raise UnknownShape("its config.json names no architecture")
-    text = find_text_config(config)
+    text = find_text_config(architecture, config)
     layers = read_layers(architecture, text)
     position = read_count(text, "max_position_embeddings", default=0)
     quantization, kv_cache = _read_quantization(config)

@@ -98,8 +98,8 @@ def command(
     with tempfile.TemporaryDirectory(prefix="spark-recipe-watch-") as folder:
         media = _get(video, Path(folder))
         with (
+            _open_summarizer(summarizer) as joining,
             open_server(name, url, api_key, model, engine) as meant,
-            _open_summarizer(summarizer, meant) as joining,
         ):
             watching = Watching(
                 media,
@@ -122,7 +122,7 @@ def command(
                 raise
             summary = ""
             if mode != "transcript" and not watched.failed:
-                summary = _summarise(joining, watched, watching, say)
+                summary = _summarise(joining or meant, watched, watching, say)
             write_out(target, watching, watched, summary)
             if html:
                 write_html(Path(html), watching, watched, summary, Path(folder))
@@ -204,15 +204,15 @@ def _part_length(
 
 
 def _open_summarizer(
-    summarizer: str | None, meant: MeantServer
-) -> AbstractContextManager[MeantServer]:
+    summarizer: str | None,
+) -> AbstractContextManager[MeantServer | None]:
     """Before the work, so that a wrong name is told before it."""
     from contextlib import nullcontext
 
     from spark_vllm_docker.cli.which_server import open_server
 
     if summarizer is None:
-        return nullcontext(meant)
+        return nullcontext()
     name, url = (None, summarizer) if is_url(summarizer) else (summarizer, None)
     return open_server(name, url, None, None, None)
 

@@ -18,6 +18,7 @@ from spark_vllm_docker.catalog.flags import version_key
 from spark_vllm_docker.catalog.hardware import Hardware
 from spark_vllm_docker.catalog.hardware_names import CPU
 from spark_vllm_docker.catalog.model_shapes import ModelShape
+from spark_vllm_docker.findings import printable
 from spark_vllm_docker.recipe.arguments import Arguments
 
 AUTO = -1
@@ -34,7 +35,12 @@ _BINARY = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 class UnknownSetting(ValueError):
-    """A flag's value is not a number that can be planned with; the message says which."""
+    """A flag's value is not a number that can be planned with; the message says which, in
+    characters that may be shown.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ def read_settings(
         UnknownSetting: a value that the plan depends on cannot be read.
     """
     flags = _Flags(arguments)
-    _require_windows(flags, shape)
+    _require_windows(flags, shape, version)
     dtype_bytes = _bytes_of(flags.text("--dtype", "auto"), shape.dtype, "--dtype")
     kv_dtype = flags.text("--kv-cache-dtype", "auto")
     if kv_dtype == "auto":
@@ -121,7 +127,7 @@ def read_settings(
         kv_cache_bytes=flags.number("--kv-cache-memory-bytes", 0),
         weights_changed_by=_find_weights_changer(flags, shape),
         full_graphs=_makes_full_graphs(flags),
-        batches_in_flight=_count_batches(flags, version, pipeline),
+        batches_in_flight=_count_batches(flags, version),
     )
 
 
@@ -337,21 +343,37 @@ def _makes_full_graphs(flags: _Flags) -> bool:
     return not eager and not unoptimized and "FULL" in mode.upper()
 
 
-def _require_windows(flags: _Flags, shape: ModelShape) -> None:
-    """Without the manager of two kinds of layers, every layer keeps all tokens, by other rules."""
-    for name in ("--disable-hybrid-kv-cache-manager", "--kv-transfer-config"):
-        if shape.window is not None and flags.switch(name, default=False):
-            raise UnknownSetting(f"{name} changes how windows are kept")
+def _require_windows(flags: _Flags, shape: ModelShape, version: str) -> None:
+    """What changes how windows are kept is not planned: another manager of the cache, windows of
+    another dtype, a draft with layers of its own, and from 0.26.0 on stages of a pipeline, of which
+    nobody says how many steps are in flight.
+    """
+    if shape.window is None:
+        return
+    changers = [
+        "--disable-hybrid-kv-cache-manager",
+        "--disable-sliding-window",
+        "--kv-transfer-config",
+        "--kv-cache-dtype-skip-layers",
+        "--speculative-config",
+        "--spec-method",
+    ]
+    found = [name for name in changers if flags.switch(name, default=False)]
+    numbers = ["--decode-context-parallel-size", "--prefill-context-parallel-size"]
+    if not version or _at_least(version, "0.26.0"):
+        numbers.append("--pipeline-parallel-size")
+    found += [name for name in numbers if flags.number(name, 1) > 1]
+    if found:
+        raise UnknownSetting(f"{found[0]} changes how windows are kept")
 
 
-def _count_batches(flags: _Flags, version: str, pipeline: int) -> int:
-    """Steps at the same time: two where scheduling is asynchronous, as it is by default, and one
-    more than the stages of a pipeline. Before 0.26.0 the cache makes no room for that
-    (config/vllm.py, `max_in_flight_tokens`).
+def _count_batches(flags: _Flags, version: str) -> int:
+    """Steps at the same time: two where scheduling is asynchronous, as it is by default. Before
+    0.26.0 the cache makes no room for that (config/vllm.py, `max_in_flight_tokens`).
     """
     if version and not _at_least(version, "0.26.0"):
         return 1
-    return pipeline + flags.switch("--async-scheduling", default=True)
+    return 1 + flags.switch("--async-scheduling", default=True)
 
 
 def _default_utilization(version: str) -> float:

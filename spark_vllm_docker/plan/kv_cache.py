@@ -53,20 +53,23 @@ class _Kind:
 class _Pool:
     """Blocks of `block_bytes`, each for as many layers as there are in a group: layers of one kind
     share blocks in groups of equal size, the smaller kind's count, or the larger's where the two
-    are near (below 1.5 times).
+    are near (below `near` times). Groups are made of all layers, and each rank of a pipeline has
+    its share of every group.
     """
 
     kinds: tuple[_Kind, ...]
     page_bytes: int
+    pipeline_parallel: int
+    near: float
 
     @property
     def group_layers(self) -> int:
         counts = sorted(kind.layers for kind in self.kinds)
-        return counts[-1] if counts[-1] < 1.5 * counts[0] else counts[0]
+        return counts[-1] if counts[-1] < self.near * counts[0] else counts[0]
 
     @property
     def block_bytes(self) -> int:
-        return self.page_bytes * self.group_layers
+        return self.page_bytes * ceil(self.group_layers / self.pipeline_parallel)
 
     def groups_of(self, kind: _Kind) -> int:
         return ceil(kind.layers / self.group_layers)
@@ -144,17 +147,16 @@ def _pool(shape: ModelShape, settings: EngineSettings) -> _Pool:
         mode, drafts = settings.mamba_cache_mode, settings.speculative_tokens
         return {"none": 1 + drafts, "align": 2 + drafts, "all": for_attention(length)}[mode]
 
-    def on_a_rank(layers: int) -> int:
-        return ceil(layers / settings.pipeline_parallel)
-
-    kinds = [_Kind(on_a_rank(shape.attention_layers), block, for_attention)]
+    kinds = [_Kind(shape.attention_layers, block, for_attention)]
     if shape.window is not None:
         window_block = block_sizes(shape, settings)[1]
-        kinds.append(_Kind(on_a_rank(shape.window.layers), window_block, for_window))
+        kinds.append(_Kind(shape.window.layers, window_block, for_window))
     if shape.state is not None:
-        kinds.append(_Kind(on_a_rank(shape.state.layers), block, for_state))
+        kinds.append(_Kind(shape.state.layers, block, for_state))
     present = tuple(kind for kind in kinds if kind.layers)
-    return _Pool(present, block * token_bytes(shape, settings))
+    page = block * token_bytes(shape, settings)
+    near = 1.25 if _is_before(settings.version, "0.18.0") else 1.5
+    return _Pool(present, page, settings.pipeline_parallel, near)
 
 
 def _window_bytes(
@@ -168,4 +170,8 @@ def _window_bytes(
 
 def _prints_per_group(version: str) -> bool:
     """Until 0.20.2 it is blocks // groups * block; from 0.21.0 concurrency x max_model_len."""
-    return bool(version) and version_key(version) < version_key("0.21.0")
+    return _is_before(version, "0.21.0")
+
+
+def _is_before(version: str, than: str) -> bool:
+    return bool(version) and version_key(version) < version_key(than)

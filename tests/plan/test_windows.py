@@ -200,3 +200,68 @@ def test_tokens_that_do_not_divide_each_other() -> None:
     text = GEMMA_4_26B["text_config"] | {"global_head_dim": 384}
     with pytest.raises(UnknownSetting, match="3072 and 8192 bytes in one pool"):
         settings_of(read_shape("m", GEMMA_4_26B | {"text_config": text}), "")
+
+
+def test_what_a_file_leaves_out_is_transformers_default() -> None:
+    """Checkpoints leave out what equals the default of their class: Gemma 3 12B has no head_dim."""
+    text = {
+        "hidden_size": 3840,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "num_hidden_layers": 48,
+        "sliding_window": 1024,
+    }
+    config = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": text}
+    shape = read_shape("m", config)
+    assert shape.window is not None
+    assert (shape.head_dim, shape.max_position, shape.window.head_dim) == (256, 131072, 256)
+    assert (shape.attention_layers, shape.window.layers) == (8, 40)
+    qwen = {"architectures": ["Qwen3ForCausalLM"], "num_hidden_layers": 2, "hidden_size": 64}
+    assert read_shape("m", {**qwen, "num_attention_heads": 2}).max_position == 32768
+
+
+def test_gpt_oss_takes_every_other_layer() -> None:
+    without = {key: value for key, value in GPT_OSS_20B.items() if key != "layer_types"}
+    shape = read_shape("m", without)
+    assert shape.window is not None
+    assert (shape.attention_layers, shape.window.layers) == (12, 12)
+    with pytest.raises(UnknownShape, match="not every other one"):
+        read_shape("m", {**GPT_OSS_20B, "layer_types": ["full_attention"] * 24})
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--disable-sliding-window",
+        "--kv-cache-dtype-skip-layers sliding_window",
+        "--decode-context-parallel-size 2",
+        '--speculative-config {"method":"ngram","num_speculative_tokens":2}',
+        "--pipeline-parallel-size 2",
+    ],
+)
+def test_what_changes_windows_is_not_planned(flags: str) -> None:
+    with pytest.raises(UnknownSetting, match="changes how windows are kept"):
+        settings_of(read_shape("m", GPT_OSS_20B), flags, "0.26.0")
+
+
+# As vLLM groups all layers and hands each rank its share of every group
+# (kv_cache_utils.py, get_kv_cache_configs).
+@pytest.mark.parametrize(("model", "pipeline"), [("gemma-3-27b", 2), ("gemma-4-26b", 2)])
+def test_ranks_of_a_pipeline_share_groups_of_all_layers(model: str, pipeline: int) -> None:
+    shape = read_shape(model, MODELS[model])
+    flags = "--max-model-len 131072 --max-num-batched-tokens 8192"
+    alone = settings_of(shape, flags)
+    ranks = settings_of(shape, f"{flags} --pipeline-parallel-size {pipeline}")
+    assert shape.window is not None
+    half = -(-shape.attention_layers // pipeline) / shape.attention_layers
+    whole = bytes_for(shape, alone, 131072, 1)
+    assert bytes_for(shape, ranks, 131072, 1) == whole * half
+
+
+@pytest.mark.parametrize("name", ["\ud800", "\x1b[31mX\n", "a" * 5000])
+def test_a_foreign_name_is_shown_in_characters_that_may_be_shown(name: str) -> None:
+    with pytest.raises(UnknownShape) as caught:
+        read_shape("m", {"architectures": [name], "num_attention_heads": 2, "hidden_size": 4})
+    told = str(caught.value)
+    assert told.isprintable()
+    assert len(told) <= 300
