@@ -15,18 +15,19 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from spark_vllm_docker.engine.protocol import Exit, Stream
+from spark_vllm_docker.errors import EngineError
 from spark_vllm_docker.events import Emit, LogLines, Progress, Tick
 from spark_vllm_docker.health.answers import Listed, Proof, Wanted
 from spark_vllm_docker.health.log_lines import LineSplitter, LogLine, parse_line
 from spark_vllm_docker.health.phases import PhaseClock
-from spark_vllm_docker.health.work import Work, cache_growth, is_work, say_idle
+from spark_vllm_docker.health.work import Work, cache_growth, is_work, remember, say_idle
 
 HTTP_OK = 200
 POLL_S = 0.1  # between two questions to /health
 TICK_S = 1.0
+LOOK_S = 8.0  # a look that takes longer hangs
 # After the exit the last lines are on their way; when none comes for so long, that was it.
 DRAIN_S = 0.3
-_SEEN_GROWTH_BYTES = 1 << 20
 
 
 class Watched(Protocol):
@@ -97,7 +98,7 @@ class OutOfTime:
 
 
 Outcome = Ready | Died | Unproven | Stalled | OutOfTime
-_Item = list[str] | Progress | Exit | Ready | Unproven | Exception | None
+_Item = list[str] | Progress | Exit | Ready | Unproven | Work | Exception | None
 
 
 class Watcher:
@@ -129,7 +130,9 @@ class Watcher:
         self._items: queue.Queue[_Item] = queue.Queue(maxsize=64)
         self._stop = threading.Event()
         self._ask_now = threading.Event()
-        self._worked: tuple[float, Work | None] = (0.0, None)
+        self._worked: tuple[float, Work] | None = None
+        self._looking = False
+        self._next_look = self._look_began = 0.0
         self._log_ended = False
         self._last_line = ""
 
@@ -154,7 +157,7 @@ class Watcher:
     def until_ready(self) -> Outcome:
         """Watch until the server is proven, has died, or a limit has passed."""
         self._start(self._ask)
-        self._worked = (time.monotonic(), None)
+        self._next_look = time.monotonic() + self._pause
         last_sign = time.monotonic()
         while True:
             item = self._next(TICK_S)
@@ -164,11 +167,13 @@ class Watcher:
                 return Died(item)
             if isinstance(item, (Ready, Unproven)):
                 return item
-            if item:
+            if isinstance(item, Work):
+                last_sign = now if self._has_worked(item, now) else last_sign
+            elif item:
                 last_sign = now
             else:
                 self._emit(self._tick())
-                last_sign = max(last_sign, self._last_work(now))
+                self._look(now)
             if outcome := self._past_limit(now, last_sign):
                 return outcome
 
@@ -222,26 +227,49 @@ class Watcher:
         clock = self._clock
         return Tick(clock.tracker.phase, clock.phase_s, clock.elapsed_s, self._last_line)
 
-    def _last_work(self, now: float) -> float:
-        """When the container was last seen at work: silence is not death while it computes."""
-        at, before = self._worked
-        if now - at < min(10.0, self._limits.stall_s / 4):
-            return 0.0
-        current = self._container.work()
-        self._worked = (time.monotonic(), current)
+    @property
+    def _pause(self) -> float:
+        """Seconds between two looks at a silent container."""
+        return min(10.0, self._limits.stall_s / 4)
+
+    def _look(self, now: float) -> None:
+        """Look from outside, in a thread: a folder or a driver that hangs must not hold up the
+        loop. One look at a time.
+        """
+        if now >= self._next_look and not self._looking:
+            self._looking, self._look_began = True, now
+            self._start(self._take_look)
+
+    def _take_look(self) -> None:
+        try:
+            work = self._container.work()
+        except EngineError:
+            work = Work()  # nothing is known; its end, if it is that, is told by its event
+        self._put(work)
+
+    def _has_worked(self, current: Work, now: float) -> bool:
+        """Whether the container has done something since the look before: silence is not death
+        while it computes.
+        """
+        before, self._worked = self._worked, (now, current)
+        self._looking = False
+        self._next_look = now + self._pause
         if before is None:
-            return 0.0
-        if (grown := cache_growth(before, current)) >= _SEEN_GROWTH_BYTES:
+            return False
+        at, work = before
+        self._worked = (now, remember(work, current))
+        if grown := cache_growth(work, current):
             text = f"the caches grew by {grown >> 20:,} MiB in {now - at:.0f} s"
             self._emit(Progress(self._clock.tracker.phase, 0, 0, "", text))
-        return now if is_work(before, current, now - at) else 0.0
+        return is_work(work, current, now - at)
 
     def _past_limit(self, now: float, last_sign: float) -> Outcome | None:
         total = self._limits.total_s
         if total is not None and self._clock.elapsed_s > total:
             return OutOfTime(total)
-        if now - last_sign > self._limits.stall_s:
-            return Stalled(now - last_sign, say_idle(self._worked[1] or Work()))
+        is_looking = self._looking and now - self._look_began < LOOK_S
+        if now - last_sign > self._limits.stall_s and not is_looking:
+            return Stalled(now - last_sign, say_idle(self._worked[1] if self._worked else Work()))
         return None
 
     def _start(self, work: Callable[[], None]) -> None:

@@ -12,6 +12,7 @@ from spark_vllm_docker.engine.protocol import Activity
 
 IDLE_CORES = 0.05
 """Less than this share of one core is what an idle server uses for its heartbeats."""
+LEAST_GROWTH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,19 @@ def is_work(before: Work, now: Work, seconds: float) -> bool:
     return cores > IDLE_CORES or now.activity.disk_bytes > before.activity.disk_bytes
 
 
+def remember(before: Work, now: Work) -> Work:
+    """What to compare the next look with: where this one knew nothing, the one before."""
+    activity = before.activity if now.activity is None else now.activity
+    cache_bytes = before.cache_bytes if now.cache_bytes is None else now.cache_bytes
+    return Work(activity, cache_bytes, now.gpu_percent)
+
+
 def cache_growth(before: Work, now: Work) -> int:
-    """Bytes by which the caches grew; 0 where that is not known."""
+    """Bytes by which the caches grew; 0 where that is not known, or too little to be a download."""
     if before.cache_bytes is None or now.cache_bytes is None:
         return 0
-    return max(0, now.cache_bytes - before.cache_bytes)
+    grown = now.cache_bytes - before.cache_bytes
+    return grown if grown >= LEAST_GROWTH_BYTES else 0
 
 
 def say_idle(work: Work) -> str:

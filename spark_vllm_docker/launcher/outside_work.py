@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from spark_vllm_docker.engine.protocol import Deployed, Engine
 from spark_vllm_docker.health.work import Work
+from spark_vllm_docker.recipe.serve import parse_serve
 
 LIMIT_S = 2.0
-MOST_FILES = 50_000
+"""For each of: the caches, and a question to the driver. What takes longer is not known."""
 _BLOCK_BYTES = 512
 """Of `st_blocks`: what is allocated, so that a sparse file grows as it is filled."""
 _CACHE_WORDS = ("cache", ".triton", ".nv")
+_HUB = "hub"
 _HOME_CACHES = (".cache/huggingface", ".cache/vllm", ".cache/flashinfer", ".triton", ".nv")
 
 
@@ -43,26 +46,33 @@ def find_caches(
 ) -> tuple[Path, ...]:
     """Folders of this machine in which the server keeps weights and what it builds."""
     if has_mounts:
-        return tuple(
-            Path(source)
-            for source, target in deployed.mounts
-            if any(word in target for word in _CACHE_WORDS)
-        )
-    home = Path(environ.get("HOME") or "/")
-    folders = [home / name for name in _HOME_CACHES]
-    folders += [Path(environ[name]) for name in ("HF_HOME", "VLLM_CACHE_ROOT") if environ.get(name)]
-    return tuple(dict.fromkeys(folder for folder in folders if folder.is_dir()))
+        mounts = deployed.mounts
+        folders = [Path(s) for s, target in mounts if any(word in target for word in _CACHE_WORDS)]
+    else:
+        home = Path(environ.get("HOME") or "/")
+        folders = [home / name for name in _HOME_CACHES]
+        named = (environ.get("HF_HOME"), environ.get("VLLM_CACHE_ROOT"))
+        folders += [Path(name) for name in named if name]
+    serve = parse_serve(deployed.script)
+    model = serve.model if serve else ""
+    return tuple(dict.fromkeys(_narrow(folder, model) for folder in folders if folder.is_dir()))
 
 
-def measure(folders: Iterable[Path]) -> int | None:
-    """Bytes on disk; None when there is too much to look at."""
-    total = count = 0
+def _narrow(folder: Path, model: str) -> Path:
+    """Of the Hugging Face cache, which others fill too, the part of the model."""
+    if (folder / _HUB).is_dir() and model and not model.startswith("/"):
+        return folder / _HUB / f"models--{model.replace('/', '--')}"
+    return folder
+
+
+def measure(folders: Iterable[Path], limit_s: float = LIMIT_S) -> int | None:
+    """Bytes on disk; None when it takes too long to look."""
+    total, end = 0, time.monotonic() + limit_s
     waiting = [os.fspath(folder) for folder in folders]
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
-                count += 1
-                if count > MOST_FILES:
+                if time.monotonic() > end:
                     return None
                 with suppress(OSError):
                     if entry.is_dir(follow_symlinks=False):
@@ -73,16 +83,19 @@ def measure(folders: Iterable[Path]) -> int | None:
 
 
 def _ask_gpu(program: str, processes: frozenset[int]) -> float | None:
-    """How busy the busiest GPU is on which one of these processes is; where `nvidia-smi` sees no
-    process at all, as inside a container, of all GPUs. None without an NVIDIA GPU.
+    """How busy the busiest GPU is on which these processes are alone; None where there is none, as
+    beside a neighbour, whose work looks the same, inside a container, where `nvidia-smi` sees no
+    process, or without an NVIDIA GPU.
     """
-    busy = _query(program, "--query-gpu=uuid,utilization.gpu")
     users = _query(program, "--query-compute-apps=gpu_uuid,pid")
-    if not busy or users is None:
+    owners: dict[str, set[int]] = {}
+    for uuid, pid in users or ():
+        owners.setdefault(uuid, set()).add(int(pid) if pid.isdecimal() else 0)
+    own = {uuid for uuid, pids in owners.items() if pids <= processes}
+    if not own:
         return None
-    own = {uuid for uuid, pid in users if pid.isdecimal() and int(pid) in processes}
-    found = [_percent(share) for uuid, share in busy if uuid in own or not users]
-    return max(found, default=0.0)
+    busy = _query(program, "--query-gpu=uuid,utilization.gpu") or ()
+    return max((_percent(share) for uuid, share in busy if uuid in own), default=None)
 
 
 def _percent(text: str) -> float:

@@ -135,11 +135,12 @@ def test_silence_at_work_is_no_stall(cli: CommandLine, write_recipe: RecipeWrite
 
 
 def test_a_cache_that_fills_is_no_stall(cli: CommandLine, write_recipe: RecipeWriter) -> None:
-    recipe = str(write_recipe(steps=[["sleep", 8], ["serve"]], stall_timeout_s=3))
+    recipe = str(write_recipe(steps=[["sleep", 14], ["serve"]], stall_timeout_s=6))
     up = cli.start("up", recipe, "-d", "--json")
-    weights = cli.home / ".cache/huggingface/hub/weights.incomplete"
+    blobs = cli.home / ".cache/huggingface/hub/models--some--model/blobs"
+    weights = blobs / "1.incomplete"
     while up.poll() is None:
-        weights.parent.mkdir(parents=True, exist_ok=True)
+        blobs.mkdir(parents=True, exist_ok=True)
         with weights.open("ab") as file:
             file.write(b"x" * (2 << 20))
         time.sleep(0.3)

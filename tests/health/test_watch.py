@@ -201,6 +201,31 @@ def test_a_download_and_a_busy_gpu_are_signs_of_life(sign: dict[str, float]) -> 
     assert any(text.startswith("the caches grew by ") for text in told) is ("cache" in sign)
 
 
+class Hanging(FakeContainer):
+    def work(self) -> Work:
+        time.sleep(20)
+        raise EngineError("too late")
+
+
+def test_a_look_that_hangs_holds_nothing_up() -> None:
+    began = time.monotonic()
+    ended = watch(Hanging([b"x\n"], [1.5, Exit(1)]), FakeProbe(NEVER), Limits(2.0))[0]
+    assert ended == Died(Exit(1))
+    assert time.monotonic() - began < 4
+    stalled = watch(Hanging([b"x\n"]), FakeProbe(NEVER), Limits(2.0))[0]
+    assert isinstance(stalled, Stalled)
+    assert stalled.idle == "no log line"
+
+
+def test_a_look_that_fails_is_no_end() -> None:
+    class Failing(FakeContainer):
+        def work(self) -> Work:
+            raise EngineError("busy")
+
+    outcome = watch(Failing([b"x\n"], [1.5, Exit(3)]), FakeProbe(NEVER), Limits(2.0))[0]
+    assert outcome == Died(Exit(3))
+
+
 def test_lines_are_a_sign_of_life() -> None:
     log: list[object] = [part for _ in range(8) for part in (b"x\n", 0.5)]
     outcome, _, _ = watch(FakeContainer(log, [4.2, Exit(0)]), FakeProbe(NEVER), Limits(2.0))

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from spark_vllm_docker.engine.protocol import Activity, Deployed
-from spark_vllm_docker.health.work import Work, is_work, say_idle
+from spark_vllm_docker.health.work import Work, is_work, remember, say_idle
 from spark_vllm_docker.launcher.outside_work import _ask_gpu, find_caches, measure
 
 IDLE = Activity(10.0, 500)
 
 
 def deployed(*mounts: tuple[str, str]) -> Deployed:
-    return Deployed("1", "n", "i", "running", {}, mounts=mounts)
+    return Deployed("1", "n", "i", "running", {}, script="vllm serve org/name", mounts=mounts)
 
 
 def test_a_cache_is_what_is_allocated(tmp_path: Path) -> None:
@@ -37,36 +37,36 @@ def test_a_cache_is_what_is_allocated(tmp_path: Path) -> None:
     assert measure([tmp_path / "none"]) == 0
 
 
-def test_too_much_to_look_at_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_vllm_docker.launcher.outside_work.MOST_FILES", 3)
+def test_what_takes_too_long_is_not_known(tmp_path: Path) -> None:
     for name in "abcd":
         (tmp_path / name).touch()
-    assert measure([tmp_path]) is None
+    assert measure([tmp_path], limit_s=-1.0) is None
 
 
 def test_caches_are_mounts_or_folders_of_the_home(tmp_path: Path) -> None:
-    found = find_caches(
-        deployed(("/h/hf", "/root/.cache/huggingface"), ("/h/models", "/models")),
-        {},
-        has_mounts=True,
+    hub, other = tmp_path / "hf", tmp_path / "vllm"
+    (hub / "hub").mkdir(parents=True)
+    other.mkdir()
+    mounts = (
+        (str(hub), "/root/.cache/huggingface"),
+        (str(other), "/root/.cache/vllm"),
+        (str(tmp_path), "/models"),
+        ("/nowhere", "/root/.cache/flashinfer"),
     )
-    assert found == (Path("/h/hf"),)
+    found = find_caches(deployed(*mounts), {}, has_mounts=True)
+    assert found == (hub / "hub/models--org--name", other)
+    environ = {"HOME": str(tmp_path), "HF_HOME": str(hub), "VLLM_CACHE_ROOT": "/nowhere"}
     (tmp_path / ".cache/vllm").mkdir(parents=True)
-    (tmp_path / "hf").mkdir()
-    environ = {
-        "HOME": str(tmp_path),
-        "HF_HOME": str(tmp_path / "hf"),
-        "VLLM_CACHE_ROOT": "/nowhere",
-    }
     found = find_caches(deployed(), environ, has_mounts=False)
-    assert found == (tmp_path / ".cache/vllm", tmp_path / "hf")
+    assert found == (tmp_path / ".cache/vllm", hub / "hub/models--org--name")
 
 
 @pytest.mark.parametrize(
     ("now", "at_work"),
     [
         (Work(IDLE, 100, 0.0), False),
-        (Work(IDLE, 101, 0.0), True),
+        (Work(IDLE, 100 + (1 << 20), 0.0), True),
+        (Work(IDLE, 4096, 0.0), False),
         (Work(IDLE, 100, 1.0), True),
         (Work(Activity(11.0, 500), 100, 0.0), True),
         (Work(Activity(10.01, 500), 100, 0.0), False),
@@ -78,6 +78,11 @@ def test_caches_are_mounts_or_folders_of_the_home(tmp_path: Path) -> None:
 )
 def test_what_counts_as_work(now: Work, at_work: bool) -> None:
     assert is_work(Work(IDLE, 100, 0.0), now, 10.0) is at_work
+
+
+def test_a_look_that_knew_nothing_is_not_compared_with() -> None:
+    assert remember(Work(IDLE, 100, 5.0), Work()) == Work(IDLE, 100)
+    assert remember(Work(IDLE, 100), Work(None, 7, 1.0)) == Work(IDLE, 7, 1.0)
 
 
 def test_only_what_was_seen_is_said_to_be_idle() -> None:
@@ -98,11 +103,13 @@ esac
     [
         ("GPU-a, 40\\nGPU-b, 90\\n", "GPU-a, 7\\nGPU-b, 8\\n", 40.0),
         ("GPU-a, 0\\nGPU-b, 90\\n", "GPU-a, 7\\n", 0.0),
-        ("GPU-a, 40\\nGPU-b, 90\\n", "GPU-b, 8\\n", 0.0),
-        ("GPU-a, 40\\n", "", 40.0),
+        ("GPU-a, 40\\n", "GPU-a, 7\\nGPU-a, 8\\n", None),
+        ("GPU-a, 40\\nGPU-b, 90\\n", "GPU-b, 8\\n", None),
+        ("GPU-a, 40\\n", "", None),
         ("GPU-a, [N/A]\\n", "GPU-a, 7\\n", 0.0),
-        ("", "", None),
-        ("No devices were found\\n", "", None),
+        ("GPU-a, 40\\n", "GPU-a, [N/A]\\n", None),
+        ("", "GPU-a, 7\\n", None),
+        ("No devices were found\\n", "No devices were found\\n", None),
     ],
 )
 def test_the_gpu_that_counts_is_the_one_that_is_used(
