@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from secrets import token_hex
@@ -15,6 +16,7 @@ from spark_vllm_docker.health.questions import (
     NAN_MARK,
     OK,
     RENDER,
+    SERVER_ERROR,
     Ask,
     question,
 )
@@ -29,6 +31,10 @@ _OTHER_SOUND = {"audio": "tone.wav", "video": "video-tone.mp4"}
 _SLACK_TOKENS, _SLACK_SHARE = 4, 10
 _TEXT = "What is this? One word."
 _ANSWER_TOKENS = 4
+_LEAST_DIFFERENCE = 1e-3
+_CERTAIN = 1e-4
+_Said = tuple[str, tuple[float, ...]]
+"""Words, and the log probabilities of their tokens."""
 
 
 def try_media(
@@ -72,12 +78,12 @@ def try_media(
 
 def try_two_sounds(ask: Ask, model: str, name: str) -> Canary:
     """Two different sounds, with the same frames where it is a video. That sound is in the prompt
-    does not say that the answer was made from it; that the answers differ does. Each request has a
-    `cache_salt` of its own: without, the prefix cache may answer the second with what it computed
-    for the first (recorded, vLLM 0.20.0).
+    does not say that the answer was made from it; that the answers differ does, and by more than
+    those to the same sound asked twice. Each request has a `cache_salt` of its own: without, the
+    prefix cache may answer the second with what it computed for the first (recorded, vLLM 0.20.0).
     """
-    found = []
-    for clip in (_CLIPS[name], _OTHER_SOUND[name]):
+    found: list[_Said] = []
+    for clip in (_CLIPS[name], _CLIPS[name], _OTHER_SOUND[name]):
         body = _ask_about(model, name, clip, sound=name == "video")
         body |= {"max_tokens": _ANSWER_TOKENS, "logprobs": True, "top_logprobs": 1}
         answer = ask(CHAT, {**body, "cache_salt": token_hex(16)})
@@ -86,18 +92,31 @@ def try_two_sounds(ask: Ask, model: str, name: str) -> Canary:
         if NAN_MARK in answer.text:
             words = f"the model computes NaN when it hears ({answer.words})"
             return Canary(TWO_SOUNDS, words, True, NAN_FIX)
+        if answer.status >= SERVER_ERROR:
+            return Canary(TWO_SOUNDS, answer.words, failed=True)
         read = answer.read(_read_answer) if answer.status == OK else None
         if read is None:
             return Canary(TWO_SOUNDS, f"not compared: {answer.words}")
         found.append(read)
-    (first, numbers), (second, other_numbers) = found
     frames = " with the same frames" if name == "video" else ""
-    if (first, numbers) != (second, other_numbers):
+    noise, difference = _distance(found[0], found[1]), _distance(found[0], found[2])
+    if difference > max(_LEAST_DIFFERENCE, 2 * noise):
         return Canary(TWO_SOUNDS, f"two sounds{frames} are answered differently")
-    if not numbers:
-        return Canary(TWO_SOUNDS, "not proved: the same words, and no log probabilities")
+    if noise > _LEAST_DIFFERENCE:
+        return Canary(TWO_SOUNDS, "not proved: one sound, asked twice, is answered differently")
+    if all(number > -_CERTAIN for _, numbers in found for number in numbers):
+        why = "the answer begins with what the model says to everything"
+        return Canary(TWO_SOUNDS, f"not proved: {why if found[0][1] else 'no log probabilities'}")
     words = f"two sounds{frames} are answered alike, number for number: the model does not hear"
     return Canary(TWO_SOUNDS, words, failed=True)
+
+
+def _distance(one: _Said, other: _Said) -> float:
+    """How far two answers are apart: by their log probabilities, without end by their words."""
+    (words, numbers), (other_words, other_numbers) = one, other
+    if words != other_words or len(numbers) != len(other_numbers):
+        return math.inf
+    return max((abs(a - b) for a, b in zip(numbers, other_numbers, strict=True)), default=0.0)
 
 
 def _ask_about(model: str, name: str, clip: str, *, sound: bool) -> dict[str, Any]:
@@ -159,7 +178,7 @@ def _read_prompt(data: Any) -> int:
     return int(data["usage"]["prompt_tokens"])
 
 
-def _read_answer(data: Any) -> tuple[str, tuple[float, ...]]:
+def _read_answer(data: Any) -> _Said:
     choice = data["choices"][0]
     message = choice.get("message") or {}
     said = f"{message.get('content') or ''}{message.get('reasoning') or ''}"

@@ -14,7 +14,7 @@ Ask = Callable[[str, dict[str, Any]], Answer | str]
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 RENDER = "/v1/chat/completions/render"
-OK, BAD_REQUEST, NOT_FOUND = 200, 400, 404
+OK, BAD_REQUEST, NOT_FOUND, SERVER_ERROR = 200, 400, 404, 500
 NAN_MARK = "Out of range float values are not JSON compliant"
 NAN_FIX = (
     "the stock image that the checkpoint was made for; then another --moe-backend or "

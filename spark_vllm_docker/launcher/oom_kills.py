@@ -17,12 +17,14 @@ from pathlib import Path
 
 from spark_vllm_docker.diagnose.root_line import RootLine
 from spark_vllm_docker.engine.protocol import Deployed, Engine, Exit
+from spark_vllm_docker.findings import printable
 
 LIMIT_S = 3.0
 _KMSG = Path("/dev/kmsg")
 _VMSTAT = Path("/proc/vmstat")
 _RECORD_BYTES = 8192
 _SIGKILL = 137
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 _MARK = "oom-kill:constraint="
 _KILLED = re.compile(r"Killed process (\d+) \((.{1,64}?)\).*?anon-rss:(\d+)kB")
 
@@ -72,11 +74,13 @@ def find_oom_kill(
 def read_oom_kill(container_id: str, lines: Iterator[str]) -> str:
     """The process of this container that the kernel killed last, from the kernel's log."""
     found, is_ours = "", False
+    if not _CONTAINER_ID.fullmatch(container_id):  # of a process the cgroup is its user's
+        return ""
     for line in lines:
         if _MARK in line:
             is_ours = container_id in line.partition("task_memcg=")[2].partition(",")[0]
         elif is_ours and (killed := _KILLED.search(line)):
-            name, held = killed[2], int(killed[3]) / (1 << 20)
+            name, held = printable(killed[2]), int(killed[3]) / (1 << 20)
             found, is_ours = f"{name}, process {killed[1]}, held {held:.1f} GiB", False
     return found
 

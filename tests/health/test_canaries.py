@@ -496,7 +496,7 @@ def test_two_sounds_shape_two_answers() -> None:
         == "two sounds with the same frames are answered differently"
     )
     salts = [b["cache_salt"] for _, b in server.seen if "cache_salt" in b]
-    assert len(salts) == len(set(salts)) == 2
+    assert len(salts) == len(set(salts)) == 3
 
 
 def test_a_model_that_does_not_hear_is_found() -> None:
@@ -514,15 +514,49 @@ def test_a_model_that_does_not_hear_is_found() -> None:
             True,
         ),
         (NO_LOGPROBS, "not compared", False),
-        ((500, {}), "not compared", False),
+        ((500, {"error": {"message": "EngineCore encountered an issue."}}), "answered 500", True),
         ((200, {"choices": []}), "not compared", False),
         ((200, {"choices": [{"logprobs": {"content": [{}]}}]}), "not compared", False),
-        (TEXT, "not proved: the same words", False),
+        (TEXT, "not proved: no log probabilities", False),
         ("/v1/chat/completions: closed", "closed", True),
     ],
 )
 def test_two_sounds_that_cannot_be_compared(answer: Reply, said: str, failed: bool) -> None:
     server = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, render=RENDERED, sounds=answer)
+    canary = named(server.prove("audio"), "two sounds")
+    assert said in canary.text
+    assert canary.failed is failed
+
+
+def by_turn(*answers: tuple[str, list[float]]) -> Reply:
+    turns = iter(answers)
+
+    def answer(body: dict[str, Any]) -> tuple[int, Any]:
+        words, numbers = next(turns)
+        content = [{"token": "a", "logprob": number} for number in numbers]
+        choice = {"message": {"content": words}, "logprobs": {"content": content}}
+        return 200, {"choices": [choice]}
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("speech", "again", "tone", "said", "failed"),
+    [
+        (("a", [-0.5]), ("a", [-0.5]), ("b", [-0.5]), "are answered differently", False),
+        (("a", [-0.5]), ("a", [-0.5]), ("a", [-0.9]), "are answered differently", False),
+        (("a", [-0.5]), ("a", [-0.50001]), ("a", [-0.50002]), "does not hear", True),
+        (("a", [-0.5]), ("a", [-0.52]), ("a", [-0.53]), "one sound, asked twice", False),
+        (("a", [-0.5]), ("b", [-0.5]), ("c", [-0.5]), "one sound, asked twice", False),
+        (("a", [0.0, -1e-6]), ("a", [0.0, -1e-6]), ("a", [0.0, -1e-6]), "to everything", False),
+        (("a", [-0.5]), ("a", [-0.5]), ("a", [-0.5, -0.1]), "are answered differently", False),
+    ],
+)
+def test_a_difference_is_more_than_that_of_the_same_sound(
+    speech: Any, again: Any, tone: Any, said: str, failed: bool
+) -> None:
+    sounds = by_turn(speech, again, tone)
+    server = Server(chat=TEXT, logprobs=LOGPROBS, clip=WITH_SOUND, render=RENDERED, sounds=sounds)
     canary = named(server.prove("audio"), "two sounds")
     assert said in canary.text
     assert canary.failed is failed

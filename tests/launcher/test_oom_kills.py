@@ -48,6 +48,16 @@ def test_the_kernels_log_names_the_container(log: str, wanted: str) -> None:
     assert read_oom_kill(OURS, iter(log.splitlines())) == wanted
 
 
+@pytest.mark.parametrize("name", ["", "docker", "user", "1", "task", OURS[:12]])
+def test_a_deployment_without_a_container_is_not_looked_for(name: str) -> None:
+    assert read_oom_kill(name, iter(LIMIT.format(id=OURS).splitlines())) == ""
+
+
+def test_a_name_with_escapes_is_shown_as_such() -> None:
+    log = LIMIT.format(id=OURS).replace("(python3)", "(\x1b]0;x\x07)")
+    assert read_oom_kill(OURS, iter(log.split("\n"))).startswith("\\x1b]0;x\\x07, process")
+
+
 def test_the_counter(tmp_path: Path) -> None:
     vmstat = tmp_path / "vmstat"
     vmstat.write_text("pgfault 5\noom_kill 3\n")
