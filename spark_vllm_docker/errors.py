@@ -108,7 +108,8 @@ class BadMedia(Refused):
 
 class RequestRefused(Refused):
     """A server answered a request with an error. `status` is that of HTTP, 0 where the connection
-    broke; `words` are the server's own; `kind` names what is known, such as `too-long`.
+    broke; `words` are the server's own; `kind` names what is known, such as `too-long`; `address`
+    is that of the server.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class RequestRefused(Refused):
         self.status = status
         self.words = words
         self.kind = kind
+        self.address = ""
 
 
 class NotProven(Refused):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NEEDS = "pip install 'spark-recipe[gateway]'"
 _COUNT = click.IntRange(min=1)
 _LOOK_S = 3.0
+_LONGEST_NAMES = 500
 _QUEUE = click.IntRange(min=0)
 
 
@@ -66,14 +67,15 @@ def command(
 
     tenants = _find_tenants(keys, is_open=listen not in (LOOPBACK, "::1", "localhost"))
     limits = Limits(LaneLimits(text_at_once, text_queue), LaneLimits(media_at_once, media_queue))
-    gateway = Gateway(lambda: _discover(engine, urls), limits, tenants)
     _require_free(listen, port)
     for url in urls:
         ChatServer(url).close()  # an address that is none is told at once
     signal.signal(signal.SIGTERM, _end)
     with suppress(_ToldToEnd):
+        found = _discover(engine, urls)
+        gateway = Gateway(lambda: _discover(engine, urls), limits, tenants, found)
         click.echo(f"gateway at http://{listen}:{port}/v1; Ctrl-C ends it", err=True)
-        _say_what_is_behind(engine, urls)
+        _say_what_is_behind(engine, found, also=bool(urls))
         # It takes the signals; when it has drained, it raises the one that ended it once more.
         uvicorn.run(
             gateway.build(),
@@ -124,21 +126,30 @@ def _require_free(listen: str, port: int) -> None:
         raise UsageError(f"--listen {listen}: {error.strerror or error}") from error
 
 
-def _say_what_is_behind(engine: str | None, urls: Sequence[str]) -> None:
-    """At the start; what comes later is found later."""
+def _say_what_is_behind(engine: str | None, found: Sequence[Backend], *, also: bool) -> None:
+    """At the start; what comes later is found later. Names are those that servers gave."""
     from spark_vllm_docker.cli.engines import list_deployed
     from spark_vllm_docker.errors import SparkRecipeError
+    from spark_vllm_docker.findings import printable
 
     try:
         list_deployed(engine)
     except SparkRecipeError as error:
-        also = " --backend" if urls else " nothing, until it does"
-        click.echo(f"note: {error.message}: behind the gateway is{also}", err=True)
+        what = "--backend" if also else "nothing, until it does"
+        click.echo(f"note: {error.message}: behind the gateway is {what}", err=True)
         click.echo(f"fix: {error.hint}", err=True)
-    for backend in (found := _discover(engine, urls)):
-        click.echo(f"{', '.join(backend.models)}  at {backend.address}", err=True)
+    for backend in found:
+        names = printable(", ".join(backend.models))[:_LONGEST_NAMES]
+        click.echo(f"{names}  at {_without_password(backend.address)}", err=True)
     if not found:
         click.echo("no server answers yet; each is served as soon as it runs", err=True)
+
+
+def _without_password(address: str) -> str:
+    """An address as others may see it."""
+    scheme, mark, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _discover(engine: str | None, urls: Sequence[str]) -> list[Backend]:
@@ -150,7 +161,7 @@ def _discover(engine: str | None, urls: Sequence[str]) -> list[Backend]:
     from spark_vllm_docker.gateway.forwarding import Backend
     from spark_vllm_docker.launcher.server_view import view_deployment
     from spark_vllm_docker.launcher.watched import find_api_key
-    from spark_vllm_docker.media.chat import ChatServer, Listed
+    from spark_vllm_docker.media.chat import Listed
 
     found: list[Backend] = []
     deployments = []
@@ -169,13 +180,27 @@ def _discover(engine: str | None, urls: Sequence[str]) -> list[Backend]:
                 view.takes_kwargs,
             )
         )
-    for url in urls:
-        server = ChatServer(url, os.environ.get("VLLM_API_KEY", ""))
-        try:
-            with suppress(SparkRecipeError):
-                names = tuple(model.name for model in server.list_models(limit_s=_LOOK_S))
-                key = os.environ.get("VLLM_API_KEY", "")
-                found.append(Backend(server.address, server.address, names, key))
-        finally:
-            server.close()
+    if urls:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(len(urls)) as pool:  # one that is silent takes its time
+            found += [backend for backend in pool.map(_ask_backend, urls) if backend]
     return found
+
+
+def _ask_backend(url: str) -> Backend | None:
+    """A server that was named, and its models; None when it does not answer."""
+    from spark_vllm_docker.errors import SparkRecipeError
+    from spark_vllm_docker.gateway.forwarding import Backend
+    from spark_vllm_docker.media.chat import ChatServer
+
+    key = os.environ.get("VLLM_API_KEY", "")
+    server = ChatServer(url, key)
+    try:
+        listed = server.list_models(limit_s=_LOOK_S)
+        names = tuple(model.name for model in listed if model.name.isprintable())
+    except SparkRecipeError:
+        return None
+    finally:
+        server.close()
+    return Backend(_without_password(server.address), server.address, names, key)

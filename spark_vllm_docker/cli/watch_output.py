@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from spark_vllm_docker.launcher.part_answers import Watching
     from spark_vllm_docker.launcher.watching import Watched
 
+_LONGEST_STEM = 60
+"""Characters, at most four bytes each, of a name that is made: no file system takes over 255."""
 TRANSCRIPTS = (".srt", ".vtt", ".txt", ".md")
 _NAMES = {"notes": ".notes.md", "prompt": ".answer.md", "transcript": ".srt"}
 
@@ -26,13 +28,23 @@ def choose_target(out: str | None, video: str, mode: str) -> Path:
 
     from spark_vllm_docker.errors import UsageError
 
+    if out is not None and not Path(out).name:
+        raise UsageError(f"--out {out!r} is no name of a file")
     if out is None:
         path = Path(Path(urlsplit(video).path).name or "video") if is_url(video) else Path(video)
-        return path.with_name(f"{path.stem}{_NAMES[mode]}")
+        return path.with_name(f"{path.stem[:_LONGEST_STEM]}{_NAMES[mode]}")
     if mode == "transcript" and Path(out).suffix not in TRANSCRIPTS:
         told = f"--out {out}: a transcript is one of {', '.join(TRANSCRIPTS)}"
         raise UsageError(f"{told}, by the end of the name")
     return Path(out)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is there; one whose name no file system takes is not."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def require_writable(option: str, target: Path, video: str, *, force: bool) -> None:
@@ -41,15 +53,24 @@ def require_writable(option: str, target: Path, video: str, *, force: bool) -> N
     Raises:
         UsageError, Refused: it is the video, is there already, or cannot be written.
     """
-    from spark_vllm_docker.errors import Refused, UsageError
+    from spark_vllm_docker.errors import Refused, UsageError, say_reason
 
-    if not is_url(video) and target.resolve() == Path(video).resolve():
-        raise UsageError(f"{option} {target} is the video itself")
-    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-        hint = f"{option} FILE"
-        raise Refused(f"{target.parent} is no folder that can be written to", hint=hint)
-    if target.is_dir() or (target.exists() and not force):
-        raise Refused(f"{target} is there already", hint=f"{option} FILE, or --force overwrites it")
+    if not target.name:
+        raise UsageError(f"{option} '{target}' is no name of a file")
+    try:
+        # The longest name that is made of it, for what is written at first.
+        target.with_name(f"{target.name}.parts").exists()
+        if not is_url(video) and target.resolve() == Path(video).resolve():
+            raise UsageError(f"{option} {target} is the video itself")
+        if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
+            hint = f"{option} FILE"
+            raise Refused(f"{target.parent} is no folder that can be written to", hint=hint)
+        if target.is_dir() or (target.exists() and not force):
+            hint = f"{option} FILE, or --force overwrites it"
+            raise Refused(f"{target} is there already", hint=hint)
+    except (OSError, ValueError) as error:
+        reason = say_reason(error) if isinstance(error, OSError) else str(error)
+        raise Refused(f"{option} {target}: {reason}", hint=f"{option} FILE") from error
 
 
 def write_out(target: Path, watching: Watching, watched: Watched, summary: str) -> None:

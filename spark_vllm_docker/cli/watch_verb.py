@@ -76,6 +76,7 @@ def command(
     from spark_vllm_docker.cli.media_inputs import require_media
     from spark_vllm_docker.cli.watch_output import (
         choose_target,
+        is_folder,
         require_writable,
         write_html,
         write_out,
@@ -91,9 +92,10 @@ def command(
     text = Path(prompt).read_text(encoding="utf-8", errors="replace") if prompt else ""
     target = choose_target(out, video, mode)
     parts = target.with_name(f"{target.name}.parts")
-    require_writable("--out", target, video, force=force or parts.is_dir())
-    if html:
-        require_writable("--html", Path(html), video, force=force or parts.is_dir())
+    goes_on = force or is_folder(parts)
+    require_writable("--out", target, video, force=goes_on)
+    if html is not None:
+        require_writable("--html", Path(html), video, force=goes_on)
     say = Say()
     with tempfile.TemporaryDirectory(prefix="spark-recipe-watch-") as folder:
         media = _get(video, Path(folder))
@@ -130,12 +132,12 @@ def command(
     if not watched.failed and is_joined:
         answers.remove()
     _warn(watched, say)
+    if watched.failed:
+        meant.require_running()
     if as_json:
         _write_json(watched, target, summary)
     else:
         click.echo(str(target))
-    if watched.failed:
-        meant.require_running()
     return int(bool(watched.failed))
 
 

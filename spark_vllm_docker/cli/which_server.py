@@ -89,6 +89,8 @@ def open_server(
     try:
         yield MeantServer(chat, _view(chat, model, deployment), deployment)
     except RequestRefused as refused:
+        if refused.address != chat.address:  # another server's, which is explained already
+            raise
         raise explain_gone(deployment, refused) from refused
     finally:
         chat.close()

@@ -56,17 +56,21 @@ class Limits:
 
 class Gateway:
     """State and handlers. `discover` looks for servers and may take its time; it runs in a
-    thread.
+    thread. `found` is what it has found at the start.
     """
 
     def __init__(
-        self, discover: Discover, limits: Limits, tenants: tuple[Tenant, ...] = ()
+        self,
+        discover: Discover,
+        limits: Limits,
+        tenants: tuple[Tenant, ...] = (),
+        found: Sequence[Backend] = (),
     ) -> None:
         self._discover, self._tenants = discover, tenants
         self._limits = limits
         self._lanes: dict[tuple[str, str], Lane] = {}
-        self._backends: dict[str, Backend] = {}
-        self._looked = 0.0
+        self._backends = _by_model(found)
+        self._looked = time.monotonic()
         self._looking = asyncio.Lock()
         self._metrics = Metrics()
         self._client = httpx.AsyncClient(
@@ -200,12 +204,11 @@ class Gateway:
             if time.monotonic() - self._looked < max_age_s:
                 return
             found = await run_in_threadpool(self._discover)
-            self._backends = {model: one for one in reversed(found) for model in one.models}
+            self._backends = _by_model(found)
             self._looked = time.monotonic()
 
     @asynccontextmanager
     async def _live(self, app: Starlette) -> AsyncIterator[None]:
-        await self._look(max_age_s=0.0)
         keeping = asyncio.create_task(self._keep_looking())
         try:
             yield
@@ -220,6 +223,11 @@ class Gateway:
             await asyncio.sleep(REFRESH_S)
             with suppress(Exception):  # the next look may do better
                 await self._look(max_age_s=REFRESH_S / 2)
+
+
+def _by_model(backends: Sequence[Backend]) -> dict[str, Backend]:
+    """Of two servers with one model, the first."""
+    return {model: one for one in reversed(backends) for model in one.models}
 
 
 def _error(status: int, message: str) -> JSONResponse:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -27,13 +27,14 @@ _PASSED = ("accept", "content-type", "x-request-id", "user-agent")
 _MOST_REFUSAL = 1 << 20
 SOUND_HEADER = b"x-spark-recipe-sound"
 CARDS_S = 2.0
+_MOST_CARDS, _LONGEST_ROOT = 1 << 20, 512
 CLOSED = 499
 """The client went away; as nginx counts it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A server, and what must be known of it."""
+    """A server, and what must be known of it; `name` is shown to clients."""
 
     name: str
     address: str
@@ -57,15 +58,35 @@ class Job:
 
 
 async def list_cards(client: httpx.AsyncClient, backend: Backend) -> dict[str, dict[str, Any]]:
-    """What a server says of its models, such as `max_model_len`, by name; of one that does not
-    answer soon, nothing.
+    """What a server says of its models that clients use, by name; of one that does not answer soon,
+    or not as it should, nothing.
     """
     key = {"authorization": f"Bearer {backend.api_key}"} if backend.api_key else {}
+    raw = b""
     try:
-        answer = await client.get(f"{backend.address}/v1/models", headers=key, timeout=CARDS_S)
-        return {str(card["id"]): dict(card) for card in answer.json()["data"]}
-    except (httpx.HTTPError, ValueError, LookupError, TypeError):
+        async with (
+            asyncio.timeout(CARDS_S),
+            client.stream("GET", f"{backend.address}/v1/models", headers=key) as answer,
+        ):
+            async for piece in answer.aiter_bytes():
+                raw += piece
+                if len(raw) > _MOST_CARDS:
+                    return {}
+        return {str(card["id"]): _read_card(card) for card in json.loads(raw)["data"]}
+    except (httpx.HTTPError, TimeoutError, ValueError, LookupError, TypeError, RecursionError):
         return {}
+
+
+def _read_card(card: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what a server says of a model, what is of the right kind; anything may stand there."""
+    found: dict[str, Any] = {}
+    for key in ("created", "max_model_len"):
+        if isinstance(card.get(key), int) and 0 <= card[key] < 1 << 53:
+            found[key] = int(card[key])
+    root = card.get("root")
+    if isinstance(root, str) and root.isprintable() and len(root) <= _LONGEST_ROOT:
+        found["root"] = root
+    return found
 
 
 def describe_error(status: int, message: str) -> dict[str, object]:

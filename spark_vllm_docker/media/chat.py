@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ FASTEST = 5000.0
 SHORTEST_S = 0.02
 """A rate of less time than this says nothing."""
 _BUSY = (429, 503)
+_STATUS = re.compile(r"[1-5]\d\d", re.ASCII)
 _Found = TypeVar("_Found")
 _MAX_LINE = 4 << 20
 _MAX_BODY = 1 << 20
@@ -104,13 +106,13 @@ class ChatServer:
             RequestRefused: it does not answer, or not with such a list.
         """
         with self._errors():
-            response = self._client.get(
-                "/v1/models", timeout=httpx.Timeout(limit_s, connect=CONNECT_S)
-            )
+            timeout = httpx.Timeout(limit_s, connect=CONNECT_S)
+            with self._client.stream("GET", "/v1/models", timeout=timeout) as response:
+                raw = _read_some(response, limit_s=limit_s)
             if response.status_code not in (httpx.codes.OK, httpx.codes.NOT_FOUND):
-                raise explain_refusal(response.status_code, response.text[:_MAX_BODY])
+                raise explain_refusal(response.status_code, raw.decode("utf-8", "replace"))
             listed = _look_into(
-                response.content,
+                raw,
                 lambda data: [
                     Listed(str(m["id"]), str(m.get("root") or ""), _count(m.get("max_model_len")))
                     for m in data["data"]
@@ -169,8 +171,9 @@ class ChatServer:
                 raise explain_refusal(response.status_code, _read_text(response))
             for data in _events(response):
                 if error := data.get("error"):
-                    code = error.get("code", 500) if isinstance(error, dict) else 500
-                    raise explain_refusal(int(code) if str(code).isdecimal() else 500, str(data))
+                    code = str(error.get("code", "")) if isinstance(error, dict) else ""
+                    status = int(code) if _STATUS.fullmatch(code) else 500
+                    raise explain_refusal(status, json.dumps(data))
                 usage = data["usage"] if isinstance(data.get("usage"), dict) else usage
                 finish = "stop" if data.get("done") and not finish else finish
                 for choice in _choices(data):
@@ -180,8 +183,8 @@ class ChatServer:
                         first = first or time.monotonic() - began
                         kinds[kind].append(text)
                         hear(kind, text)
-        if not finish:
-            raise RequestRefused("the server broke off in the middle of its answer", kind=BROKE)
+            if not finish:
+                raise RequestRefused("the server broke off in the middle of its answer", kind=BROKE)
         wall = time.monotonic() - began
         return Reply(
             "".join(kinds["content"]),
@@ -237,6 +240,16 @@ class ChatServer:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
+        """Every error of this server is a `RequestRefused` with its address."""
+        try:
+            with self._as_refusals():
+                yield
+        except RequestRefused as refused:
+            refused.address = self.address
+            raise
+
+    @contextmanager
+    def _as_refusals(self) -> Iterator[None]:
         try:
             yield
         except httpx.ConnectError as error:
@@ -278,12 +291,15 @@ def _headers(body: Body) -> dict[str, str]:
     return {"Content-Type": "application/json", "Content-Length": str(body.length)}
 
 
-def _read_some(response: httpx.Response, most: int = _MAX_BODY) -> bytes:
-    found = b""
+def _read_some(response: httpx.Response, most: int = _MAX_BODY, limit_s: float = ANSWER_S) -> bytes:
+    """The beginning of a body; a drip of bytes takes too long in all."""
+    found, end = b"", time.monotonic() + limit_s
     for part in response.iter_bytes():
         found += part
         if len(found) > most:
             break
+        if time.monotonic() > end:
+            raise httpx.ReadTimeout("the body does not end", request=response.request)
     return found
 
 

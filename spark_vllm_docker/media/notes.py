@@ -15,6 +15,7 @@ _TIME = re.compile(rf"[\[(]{_CLOCK}(?:\s*(?:-|\u2013|\u2014|to)\s*{_CLOCK})?[\])
 """`[m:ss]`, which is asked for, and what models write instead: `(m:ss)`, `[m:ss-m:ss]`."""
 _SECOND = r"(\d{1,5})(?:\.\d+)?\s?s(?:ec|econds?)?"
 _SECONDS = re.compile(rf"\[{_SECOND}(?:\s*(?:-|\u2013|\u2014|to)\s*{_SECOND})?\]")
+_SECONDS_FIRST = re.compile(rf"^([\s*-]*)\({_SECOND}(?:\s*(?:-|\u2013|\u2014|to)\s*{_SECOND})?\)")
 _BARE = re.compile(rf"^([\s*-]*){_CLOCK}(?=[\s:,-])")
 _LINE = re.compile(rf"^\W*{_TIME.pattern}\W*(.+)$")
 _HEADING = re.compile(r"^#+\s*(.+?)\s*#*$")
@@ -110,11 +111,12 @@ def move_times(text: str, part: Part) -> str:
 def _in_brackets(line: str) -> str:
     """A line that begins with a bare time, with that in brackets; `[75s]` as `[1:15]`."""
     line = _SECONDS.sub(_as_clock, line)
+    line = _SECONDS_FIRST.sub(lambda found: found[1] + _as_clock(found), line)
     return _BARE.sub(lambda found: f"{found[1]}[{found[0][len(found[1]) :]}]", line)
 
 
 def _as_clock(found: re.Match[str]) -> str:
-    first, last = (say_time(float(group)) if group else "" for group in found.groups())
+    first, last = (say_time(float(group)) if group else "" for group in found.groups()[-2:])
     return f"[{first}-{last}]" if last else f"[{first}]"
 
 

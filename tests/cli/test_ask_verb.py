@@ -261,6 +261,13 @@ def test_odd_events_are_no_traceback(cli: CommandLine, event: dict[str, Any]) ->
     assert (done.code, "fine" in done.out) == (0, True), done.err
 
 
+def test_an_absurd_code_in_a_stream(cli: CommandLine) -> None:
+    event = json.dumps({"error": {"message": "no", "code": "9" * 5000}})
+    with serve(lambda *_: iter([event])) as server:
+        done = ask(cli, server.address)
+        assert (done.code, "the server answered 500: no" in done.err) == (1, True), done.err
+
+
 def test_lines_inside_an_answer_and_an_end_without_a_reason(cli: CommandLine) -> None:
     told = "one\u2028two\u0085three"
     raw = json.dumps({"choices": [{"delta": {"content": told}}]}, ensure_ascii=False)

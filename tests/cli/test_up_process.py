@@ -238,6 +238,10 @@ def test_a_server_that_ends_while_it_is_asked_is_named(
     (process_cli.home / "p.txt").write_text("What is it? the end")
     watched = process_cli("watch", str(talk), "--prompt", "p.txt", "--out", "notes.md")
     assert (watched.code, "sr-test ended" in watched.err) == (5, True), watched.err
+    assert process_cli("up", recipe, "-d").code == 0
+    again = process_cli("watch", str(talk), "--prompt", "p.txt", "--out", "o.md", "--json")
+    document = json.loads(again.out)
+    assert (again.code, document["error"]["kind"]) == (5, "ServerFailed")
 
 
 def test_a_server_that_is_asked_while_it_loads(

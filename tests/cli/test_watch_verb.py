@@ -268,3 +268,32 @@ def test_a_transcript_is_written_as_its_name_says(cli: CommandLine, talk: Path) 
             assert "[0:03] A point.\n\n[0:05] B.\n" in (cli.home / name).read_text()
         done = cli("watch", str(talk), "--transcript", "--out", "t.docx", "--url", server.address)
         assert (done.code, ".srt, .vtt, .txt, .md" in done.err) == (2, True), done.err
+
+
+def test_names_that_no_file_system_takes(cli: CommandLine, talk: Path) -> None:
+    url = ("--url", "http://127.0.0.1:9")
+    for arguments, code in (
+        ((str(talk), *url, "--out", "x" * 300 + ".md"), 1),
+        ((str(talk), *url, "--out", "x" * 252 + ".md"), 1),
+        ((str(talk), *url, "--html", "x" * 300), 1),
+        ((str(talk), *url, "--out", ""), 2),
+        ((str(talk), *url, "--html", ""), 2),
+        ((f"http://127.0.0.1:9/{'a' * 300}.mp4", *url), 1),
+    ):
+        done = cli("watch", *arguments)
+        assert (done.code, "bug" in done.err) == (code, False), done.err
+    named = talk.with_name("n" * 250 + ".mp4")
+    named.write_bytes(talk.read_bytes())
+    with serve(notes) as server:
+        done = cli("watch", str(named), "--url", server.address)
+    named.unlink()
+    assert done.code == 0, done.err
+    assert Path(done.out.strip()).name == "n" * 60 + ".notes.md"
+
+
+def test_trouble_of_one_server_is_not_the_others(cli: CommandLine, talk: Path) -> None:
+    """The one that is asked is gone; the one that joins is there."""
+    with serve(notes) as joiner:
+        gone = ("--url", "http://127.0.0.1:9", "--summarizer", joiner.address)
+        done = cli("watch", str(talk), "--out", "n.md", *gone)
+    assert (done.code, "nothing answers at http://127.0.0.1:9" in done.err) == (4, True), done.err

@@ -12,8 +12,9 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,16 @@ def test_what_servers_say_of_their_models_is_handed_on(cli: CommandLine) -> None
 
 
 @pytest.mark.parametrize(
-    "answer", [httpx.ConnectError("no"), {"data": 5}, {"data": [{"x": 1}]}, [], "<html>"]
+    "answer",
+    [
+        httpx.ConnectError("no"),
+        {"data": 5},
+        {"data": [{"x": 1}]},
+        [],
+        "<html>",
+        '{"data":' + "[" * 200_000,
+        '{"data": [' + " " * (1 << 20) + "]}",
+    ],
 )
 def test_a_server_that_says_nothing_of_its_models(answer: object) -> None:
     def respond(request: httpx.Request) -> httpx.Response:
@@ -151,6 +161,63 @@ def test_a_server_that_says_nothing_of_its_models(answer: object) -> None:
             return await list_cards(client, Backend("n", "http://a", ("m",)))
 
     assert asyncio.run(ask()) == {}
+
+
+@pytest.mark.parametrize(
+    "card", ['"x": NaN', '"root": "\\ud800"', '"max_model_len": 1e400', '"created": true, "x": []']
+)
+def test_of_a_card_only_what_is_right_is_handed_on(card: str) -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, text=f'{{"data": [{{"id": "m", {card}}}]}}')
+
+    async def ask() -> dict[str, Any]:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(respond)) as client:
+            return await list_cards(client, Backend("n", "http://a", ("m",)))
+
+    json.dumps(asyncio.run(ask())["m"], allow_nan=False).encode()
+
+
+class _Drip(BaseHTTPRequestHandler):
+    """A list of models, and then one that does not end."""
+
+    drips = threading.Event()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        if not self.drips.is_set():
+            self.wfile.write(b'{"data": [{"id": "m\\u001b]0;x"}, {"id": "m"}]}')
+            return
+        with suppress(OSError):
+            for _ in range(40):
+                self.wfile.write(b" ")
+                self.wfile.flush()
+                time.sleep(0.5)
+
+
+def test_a_server_that_drips_holds_nobody_up(cli: CommandLine) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Drip)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"127.0.0.1:{server.server_address[1]}"
+    try:
+        with gateway(cli, StandIn(lambda *_: (200, {}), address=f"http://u:secret@{address}")) as g:
+            _Drip.drips.set()
+            began = time.monotonic()
+            status, listed = g.get("/v1/models")
+            assert time.monotonic() - began < 8
+            assert status == 200
+            assert "secret" not in listed
+            g.process.terminate()
+            _, told = g.process.communicate(timeout=30)
+            assert f"m  at http://{address}" in told
+            assert "secret" not in told
+            assert "\x1b" not in told
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_client_that_knows_nothing_of_the_flag_is_heard(cli: CommandLine, clips: Path) -> None:

@@ -34,6 +34,7 @@ PART = Part(2, start=600.0, end=1200.0, from_s=598.0)
         ("at 0:06 in the text", "at 0:06 in the text"),
         ("[12s] a [75.5 s]", "[10:10] a [11:13]"),
         ("- [3s-5s] b [65 seconds]", "- [10:01-10:03] b [11:03]"),
+        ("(12s) a (5s)", "[10:10] a (5s)"),
         ("[4000s] nonsense, lasting (5s)", "[20:00] nonsense, lasting (5s)"),
     ],
 )
