@@ -116,6 +116,10 @@ def _show(server: ChatServer, view: ServerView, asking: Asking, form: str) -> st
     from spark_vllm_docker.media.snippets import write_curl, write_python
 
     plan, beside = plan_question(view, asking), must_be_beside(view, asking)
+    if plan.cut_s:
+        _say("the video does not fit in one request: ask itself cuts it")
+    elif asking.videos and not view.counts_video:
+        _say("where the server says that it is too long, ask itself sends fewer frames")
     body = Body(build_question(view, asking, plan, beside=beside))
     if form == "python":
         return write_python(body.show_with_names(), server.address)
@@ -134,7 +138,7 @@ def _ask(
     try:
         asked = ask(server, view, asking, hear, _say)
     except TooLong as error:
-        if len(asking.media) != 1 or strict:
+        if len(asking.media) != 1:
             raise
         return _ask_in_parts(server, view, asking, error.part_s, as_json=as_json)
     unheard = asked.sound == DROPPED or (strict and asking.sounds and asked.sound != HEARD)
@@ -163,7 +167,7 @@ def _ask_in_parts(
     from spark_vllm_docker.health.log_lines import clean_text
     from spark_vllm_docker.launcher.part_answers import Answers, Watching
     from spark_vllm_docker.launcher.watching import AUTO, join, watch
-    from spark_vllm_docker.media.notes import say_span
+    from spark_vllm_docker.media.notes import say_span, say_time
 
     _say("the video does not fit in one request: it is cut, and each part is asked")
     (video,) = asking.media
@@ -171,11 +175,15 @@ def _ask_in_parts(
     watching = Watching(
         *(video, "prompt", text, "", part_s, AUTO, asking.max_tokens),
         use_sound=asking.use_sound,
+        strict=asking.strict,
     )
     with tempfile.TemporaryDirectory(prefix="spark-recipe-ask-") as folder:
         watched = watch(server, view, watching, Answers(Path(folder), watching, view.model), _say)
     whole = join(server, view, watched, "", asking.max_tokens, _say, question=text)
-    failed = bool(watched.failed)
+    failed = bool(watched.failed) or (asking.strict and watched.unheard > 0)
+    if watched.unheard:
+        what = "is not proved" if asking.strict else "did not enter the prompt"
+        _say(f"warning: the sound of {watched.unheard} parts {what}")
     if as_json:
         parts = [
             {"start_s": c.part.start, "end_s": c.part.end, "answer": c.text or None}
@@ -185,7 +193,8 @@ def _ask_in_parts(
         return int(failed)
     for chapter in watched.chapters:
         click.echo(f"[{say_span(chapter.part)}] {clean_text(chapter.text or chapter.failed)}\n")
-    click.echo(clean_text(whole))
+    if whole:
+        click.echo(f"[0:00-{say_time(video.duration_s)}] {clean_text(whole)}")
     return int(failed)
 
 

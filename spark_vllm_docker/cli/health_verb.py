@@ -50,4 +50,6 @@ def command(name: str, deep: bool, engine: str | None, as_json: bool) -> int:
         click.echo(f"{deployed.name}: {'healthy' if report.ok else 'not healthy'}: {report.detail}")
     if report.ok:
         return 0
+    if deployed.state == "exited" and not as_json:
+        click.echo(f"fix: spark-recipe diagnose {deployed.name}", err=True)
     return EXIT_ENDED if deployed.state == "exited" else 1

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spark_vllm_docker.media.notes import Mode
 
 AUTO = "auto"
+LEAST_SEGMENT_S = 5
 
 
 @click.command("watch")
@@ -71,7 +72,7 @@ def command(
 
     It is cut into parts that fit, in silences; each part is asked about on its own, and the answers
     are joined, with times of the whole video. A run that breaks goes on where it stopped when it is
-    started again. Exit code 1 when a part failed.
+    started again. Exit code 1 when a part failed, or the notes could not be joined.
     """
     from spark_vllm_docker.cli.media_inputs import require_media
     from spark_vllm_docker.cli.watch_output import (
@@ -99,6 +100,8 @@ def command(
     say = Say()
     with tempfile.TemporaryDirectory(prefix="spark-recipe-watch-") as folder:
         media = _get(video, Path(folder))
+        if mode == "transcript" and not (media.has_sound and not no_sound):
+            say("note: without sound the transcript is of what is shown")
         with (
             _open_summarizer(summarizer) as joining,
             open_server(name, url, api_key, model, engine) as meant,
@@ -113,7 +116,7 @@ def command(
                 max_tokens,
                 use_sound=not no_sound,
             )
-            answers = Answers(parts, watching, meant.view.model)
+            answers = Answers(parts, watching, meant.view.model, anew=force)
             try:
                 watched = watch(meant.chat, meant.view, watching, answers, say)
             except BaseException:
@@ -135,10 +138,10 @@ def command(
     if watched.failed:
         meant.require_running()
     if as_json:
-        _write_json(watched, target, summary)
+        _write_json(watched, target, summary, ok=is_joined and not watched.failed)
     else:
         click.echo(str(target))
-    return int(bool(watched.failed))
+    return int(bool(watched.failed) or not is_joined)
 
 
 def _choose_mode(notes: bool, transcript: bool, prompt: str | None) -> Mode:
@@ -157,12 +160,12 @@ def _warn(watched: Watched, say: Say) -> None:
     if watched.failed:
         say(f"{len(watched.failed)} parts failed; the same command asks for them again")
     if watched.cut:
-        say(f"warning: the answers to {watched.cut} parts are cut off: a larger --max-tokens")
+        say(f"warning: {watched.cut} answers are cut off: a larger --max-tokens")
     if watched.unheard:
         say(f"warning: the sound of {watched.unheard} parts did not enter the prompt")
 
 
-def _write_json(watched: Watched, target: Path, summary: str) -> None:
+def _write_json(watched: Watched, target: Path, summary: str, *, ok: bool) -> None:
     from spark_vllm_docker.cli.screens import write_json
 
     parts = [
@@ -171,7 +174,7 @@ def _write_json(watched: Watched, target: Path, summary: str) -> None:
         for c in watched.chapters
     ]
     found = {"out": str(target), "summary": summary, "cut": watched.cut, "parts": parts}
-    write_json("watch", ok=not watched.failed, **found)
+    write_json("watch", ok=ok, **found)
 
 
 def _get(video: str, folder: Path) -> Media:
@@ -195,9 +198,12 @@ def _part_length(
 
     if segment != AUTO:
         try:
-            return parse_video(segment).duration_s
+            asked = parse_video(segment).duration_s
         except BadVideo as error:
             raise UsageError(f"--segment {segment}: auto, or a time such as 600s or 5m") from error
+        if asked < LEAST_SEGMENT_S:
+            raise UsageError(f"--segment {segment}: a part has {LEAST_SEGMENT_S} s at least")
+        return asked
     if not view.counts_video or not view.max_model_len:
         return PART_S
     kind = Video(video.duration_s, video.aspect, sound and video.has_sound)

@@ -34,6 +34,9 @@ def server_options(command: Command) -> Command:
     return cast("Command", decorated)
 
 
+_STILL_THERE_S = 3.0
+
+
 @dataclass(frozen=True, slots=True)
 class MeantServer:
     """A server that is asked; `deployment` is the one of ours that it is, and its engine."""
@@ -76,6 +79,7 @@ def open_server(
     from spark_vllm_docker.launcher.gone import explain_gone
     from spark_vllm_docker.launcher.watched import find_api_key
     from spark_vllm_docker.media.chat import ChatServer
+    from spark_vllm_docker.media.refusals import BROKE, NOBODY
 
     if url is None:
         deployment = _find_deployment(name, engine, words)
@@ -91,6 +95,8 @@ def open_server(
     except RequestRefused as refused:
         if refused.address != chat.address:  # another server's, which is explained already
             raise
+        if deployment is None and refused.kind == BROKE and not _answers(chat):
+            refused.kind, refused.message = NOBODY, f"{refused.message}; nothing answers there now"
         raise explain_gone(deployment, refused) from refused
     finally:
         chat.close()
@@ -107,7 +113,9 @@ def _find_deployment(
         if len(running) != 1:
             names = ", ".join(deployed.name for _, deployed in running)
             if names:
-                raise UsageError(f"which one? {names} run")
+                raise UsageError(
+                    f"which one? {names} run; name it: ask NAME …, watch --recipe NAME"
+                )
             raise NotDeployed("nothing runs", hint="spark-recipe up RECIPE, or --url ADDRESS")
         found = running[0]
         if words == (found[1].name,):
@@ -123,6 +131,16 @@ def _find_deployment(
     if deployed.state != "running":
         raise NotDeployed(f"{deployed.name} does not run", hint=f"spark-recipe up {deployed.name}")
     return found
+
+
+def _answers(chat: ChatServer) -> bool:
+    from spark_vllm_docker.errors import RequestRefused
+
+    try:
+        chat.list_models(limit_s=_STILL_THERE_S)
+    except RequestRefused:
+        return False
+    return True
 
 
 def _view(

@@ -29,6 +29,7 @@ from spark_vllm_docker.gateway.lanes import Lane, LaneLimits
 from spark_vllm_docker.gateway.media_requests import MIXED, Addition, complete, read_contents
 from spark_vllm_docker.gateway.metrics import Metrics
 from spark_vllm_docker.gateway.tenants import Tenant, find_tenant
+from spark_vllm_docker.media.chat import SOUND_DECIDED, SOUND_HEADER
 
 PATHS = (
     "/v1/chat/completions",
@@ -38,6 +39,7 @@ PATHS = (
     "/v1/score",
     "/v1/rerank",
 )
+ASKED = ("/v1/models", "/health", "/metrics")
 REFRESH_S = 3.0
 CONNECT_S, SILENCE_S = 5.0, 900.0
 MOST_NAME = 512
@@ -141,8 +143,13 @@ class Gateway:
         return Response(self._metrics.write(), media_type="text/plain; version=0.0.4")
 
     async def refuse(self, request: Request) -> Response:
-        """Any other path."""
-        return _error(404, f"there is no {request.url.path} here; there are: {', '.join(PATHS)}")
+        """Any other path, or another method of one that there is."""
+        path = request.url.path
+        if path in PATHS or path in ASKED:
+            method = "POST" if path in PATHS else "GET"
+            return _error(405, f"{path} takes {method} alone", {"allow": method})
+        there = ", ".join((*PATHS, *ASKED))
+        return _error(404, f"there is no {path} here; there are: {there}")
 
     async def _route(
         self, request: Request, body: RequestBody, tenant: Tenant | None
@@ -166,7 +173,7 @@ class Gateway:
         if contents.flagged and contents.images and contents.videos:
             return _error(400, MIXED)
         addition = Addition()
-        if contents.videos:
+        if contents.videos and request.headers.get(SOUND_HEADER) != SOUND_DECIDED:
             facts = (data, contents, body, backend.takes_kwargs)
             addition = await run_in_threadpool(complete, *facts)
         kind = MEDIA if contents.is_media else TEXT
@@ -230,5 +237,5 @@ def _by_model(backends: Sequence[Backend]) -> dict[str, Backend]:
     return {model: one for one in reversed(backends) for model in one.models}
 
 
-def _error(status: int, message: str) -> JSONResponse:
-    return JSONResponse(describe_error(status, message), status_code=status)
+def _error(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse(describe_error(status, message), status_code=status, headers=headers)

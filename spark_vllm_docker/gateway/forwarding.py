@@ -19,13 +19,12 @@ from spark_vllm_docker.gateway.body import RequestBody
 from spark_vllm_docker.gateway.lanes import Lane, LaneFull
 from spark_vllm_docker.gateway.media_requests import Addition
 from spark_vllm_docker.gateway.metrics import Metrics
-from spark_vllm_docker.media.chat import is_closed_connection
+from spark_vllm_docker.media.chat import SOUND_HEADER, is_closed_connection
 from spark_vllm_docker.media.refusals import NO_SOUND, explain_refusal
 
 _HOP = {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"content-length", b"te"}
 _PASSED = ("accept", "content-type", "x-request-id", "user-agent")
 _MOST_REFUSAL = 1 << 20
-SOUND_HEADER = b"x-spark-recipe-sound"
 CARDS_S = 2.0
 _MOST_CARDS, _LONGEST_ROOT = 1 << 20, 512
 CLOSED = 499
@@ -201,7 +200,7 @@ class Forwarded:
             return
         headers = [(k.lower(), v) for k, v in response.headers.raw if k.lower() not in _HOP]
         if sound:
-            headers.append((SOUND_HEADER, sound.encode("ascii", "replace")))
+            headers.append((SOUND_HEADER.encode(), sound.encode("ascii", "replace")))
         self._began, self._status = True, response.status_code
         start = {"type": "http.response.start", "status": self._status, "headers": headers}
         await send(start)

@@ -119,7 +119,8 @@ def ask(server: ChatServer, view: ServerView, asking: Asking, hear: Hear, say: S
         if asking.sounds and heard == UNKNOWN:
             heard = _judge(server, view, asking, question, reply)
         return Asked(reply, heard if asking.sounds else SILENT, plan.tokens, tuple(notes))
-    raise RequestRefused("the video does not fit, however few frames are asked for")
+    longest = max((video.duration_s for video in asking.videos), default=2.0)
+    raise TooLong("the video does not fit in one request", max(1.0, longest / 2))
 
 
 def plan_question(view: ServerView, asking: Asking) -> FramePlan:

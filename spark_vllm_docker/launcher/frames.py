@@ -24,6 +24,8 @@ from spark_vllm_docker.plan.video import (
 
 SECONDS_PER_FRAME = 10.0
 """With fewer frames than one in so many seconds a video is cut instead."""
+FRAMES_PER_S = 2.0
+_MANY = 1 << 30
 SPARE = 0.94
 """Of what a refusal says would fit: labels and sound do not shrink with the frames."""
 PART_SLACK = 1.05
@@ -33,13 +35,14 @@ PART_SLACK = 1.05
 class FramePlan:
     """What is asked of the server: `frames` as (fps, number), None for its own. `cut_s` is the
     longest part that fits where the video must be cut, else 0. `tokens` are those of the prompt, 0
-    where they cannot be computed.
+    where they cannot be computed. `tried` are frames and prompts that were too long.
     """
 
     frames: tuple[float, int] | None = None
     cut_s: float = 0.0
     tokens: int = 0
     note: str = ""
+    tried: tuple[tuple[int, int], ...] = ()
 
 
 def plan_frames(
@@ -74,14 +77,32 @@ def shrink_frames(
     """After a refusal that tells how long the prompt was and how long it may be."""
     longest = max((video.duration_s for video in videos), default=0.0)
     limits = read_limits(words)
-    used = before.frames[1] if before.frames else count_frames(longest, view.video)
+    # How many frames a server takes by itself is not known: 32, or two in a second (from 0.32).
+    # Too many is mended by the next refusal, too few is not.
+    by_itself = count_frames(longest, view.video)
+    if not view.counts_video:
+        by_itself = max(by_itself, floor(longest * FRAMES_PER_S))
+    used = before.frames[1] if before.frames else by_itself
     there, allowed = limits or (2, 1)
-    fewer = floor(used * min(0.9, SPARE * allowed / max(1, there)))
+    share = min(0.9, SPARE * allowed / max(1, there))
+    tried = (*before.tried, (used, there)) if before.frames and limits else before.tried
+    fewer = min(floor(used * share), _solve(tried, SPARE * allowed))
     if view.takes_kwargs is False or fewer < max(1.0, longest / SECONDS_PER_FRAME):
-        return FramePlan(cut_s=max(1.0, longest * min(0.9, SPARE * allowed / max(1, there))))
+        return FramePlan(cut_s=max(1.0, longest * share))
     fps = max(0.01, round(min(2.0, 1.01 * fewer / longest), 3)) if longest else 1.0
     told = f"{there:,} tokens do not fit in {allowed:,}" if limits else "the prompt is too long"
-    return FramePlan((fps, fewer), note=_say(fewer, longest, told))
+    return FramePlan((fps, fewer), note=_say(fewer, longest, told), tried=tried)
+
+
+def _solve(tried: Sequence[tuple[int, int]], allowed: float) -> int:
+    """The frames with which a prompt is as long as it may be, from two that were too long: sound
+    and text take the same in both.
+    """
+    if len(tried) < 2 or tried[-1][0] == tried[-2][0]:
+        return _MANY
+    (more, longer), (fewer, shorter) = tried[-2:]
+    each = (longer - shorter) / (more - fewer)
+    return floor((allowed - (shorter - each * fewer)) / each) if each > 0 else 0
 
 
 def _longest(view: ServerView, video: Video, room: int) -> float:

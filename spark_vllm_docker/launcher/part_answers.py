@@ -26,7 +26,7 @@ _EDGE = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Watching:
     """What is wanted of a video. `part_s` is the longest part, and `segment` what the user said
-    of it.
+    of it. `strict` spends more on whether the sound of each part was taken in.
     """
 
     video: Media
@@ -37,16 +37,19 @@ class Watching:
     segment: str
     max_tokens: int
     use_sound: bool = True
+    strict: bool = False
 
 
 class Answers:
-    """The folder of one run. A run on another video, or with another question, begins anew.
+    """The folder of one run. A run on another video, or with another question, begins anew, with
+    `anew` only where something is done already.
 
     Raises:
+        Refused: what is done there would be lost.
         BadMedia: the folder cannot be written; the disk may be full.
     """
 
-    def __init__(self, folder: Path, watching: Watching, model: str) -> None:
+    def __init__(self, folder: Path, watching: Watching, model: str, *, anew: bool = False) -> None:
         self.folder = folder
         self.clips = folder / f"clips-{os.getpid()}"
         wanted = _describe(watching, model)
@@ -61,6 +64,10 @@ class Answers:
             found = self._read("state.json")
             if found.get("of") == wanted:
                 self.parts = _read_parts(found.get("parts"), watching.video.duration_s)
+            done = len(list(folder.glob("part-*.json")))
+            if done and found.get("of", wanted) != wanted and not anew:
+                told = f"{done} answers in {folder} are of another question or of other settings"
+                raise Refused(told, hint="--out FILE, or --force asks for all of them anew")
             if not self.parts:
                 for path in folder.glob("part-*"):
                     path.unlink()

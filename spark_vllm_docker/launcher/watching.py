@@ -12,7 +12,7 @@ from queue import Empty, Queue
 from uuid import uuid4
 
 from spark_vllm_docker.errors import BadMedia, RequestRefused, SparkRecipeError
-from spark_vllm_docker.launcher.asking import DROPPED, Asking, TooLong, ask, hear_nothing
+from spark_vllm_docker.launcher.asking import DROPPED, UNKNOWN, Asking, TooLong, ask, hear_nothing
 from spark_vllm_docker.launcher.part_answers import Answers, Watching
 from spark_vllm_docker.launcher.server_view import ServerView
 from spark_vllm_docker.media.chat import ChatServer
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Watched:
     """The chapters in order; `cues` of a transcript. `unheard` counts parts whose sound was
-    dropped, `cut` those whose answer reached the limit of tokens.
+    dropped (with `strict`: not proved), `cut` those whose answer reached the limit of tokens.
     """
 
     chapters: tuple[Chapter, ...]
@@ -107,7 +107,8 @@ def collect(watching: Watching, answers: Answers, failures: Mapping[int, str]) -
             continue
         chapters.append(read_chapter(part, found["answer"]))
         cues += read_cues(part, found["answer"]) if watching.mode == "transcript" else []
-        unheard += found.get("sound") == DROPPED
+        unproved = (DROPPED, UNKNOWN) if watching.strict else (DROPPED,)
+        unheard += found.get("sound") in unproved
         cut += bool(found.get("cut"))
     return Watched(tuple(chapters), tuple(cues), unheard, cut)
 
@@ -242,7 +243,11 @@ class _Work:
                 watching.mode, part, watching.video.duration_s, watching.prompt, watching.language
             )
             asking = Asking(
-                text, (media,), max_tokens=watching.max_tokens, use_sound=watching.use_sound
+                text,
+                (media,),
+                max_tokens=watching.max_tokens,
+                use_sound=watching.use_sound,
+                strict=watching.strict,
             )
             return self._try(part, asking)
         except TooLong as error:

@@ -29,6 +29,7 @@ FASTEST = 5000.0
 """
 SHORTEST_S = 0.02
 """A rate of less time than this says nothing."""
+SOUND_HEADER, SOUND_DECIDED = "x-spark-recipe-sound", "decided"
 _BUSY = (429, 503)
 _STATUS = re.compile(r"[1-5]\d\d", re.ASCII)
 _Found = TypeVar("_Found")
@@ -288,7 +289,9 @@ def _wait_as_asked(state: RetryCallState) -> float:
 
 
 def _headers(body: Body) -> dict[str, str]:
-    return {"Content-Type": "application/json", "Content-Length": str(body.length)}
+    """With a word to our gateway: what is asked here knows of sound, nothing is to be added."""
+    length = {"Content-Length": str(body.length)}
+    return {"Content-Type": "application/json", SOUND_HEADER: SOUND_DECIDED, **length}
 
 
 def _read_some(response: httpx.Response, most: int = _MAX_BODY, limit_s: float = ANSWER_S) -> bytes:

@@ -85,8 +85,9 @@ _KNOWN = (
     ),
     _known(
         r"At most (\d+) (\w+)\(s\) may be provided",
-        "the server takes {0} of kind {1} in a request",
-        "serve: {limit-mm-per-prompt: {image: 4, video: 2, audio: 2}} in the recipe",
+        "the server takes {0} {1}s at most in a request",
+        "fewer of them (a page of a PDF is an image), or serve: {{limit-mm-per-prompt: {{{1}: more "
+        "than {0}}}}} in the recipe",
     ),
     _known(
         r"is not a multimodal model",
@@ -131,7 +132,7 @@ def explain_refusal(status: int, body: str) -> RequestRefused:
         if found:
             return RequestRefused(
                 known.text.format(*found.groups()),
-                hint=known.hint,
+                hint=known.hint.format(*found.groups()) if found.groups() else known.hint,
                 status=status,
                 words=words[:300],
                 kind=known.kind,

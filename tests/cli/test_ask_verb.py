@@ -347,3 +347,41 @@ def test_what_comes_at_once_has_no_speed(cli: CommandLine) -> None:
         assert ask(cli, server.address, "--json").json()["tokens_per_s"] is None
     with serve(lambda *_: slowly(say("one two three"), 0.05)) as server:
         assert "tokens/s" in ask(cli, server.address).err
+
+
+def test_a_server_that_ends_in_the_middle(cli: CommandLine) -> None:
+    def end(path: str, body: dict[str, Any]) -> Iterator[str]:
+        yield chunk("a")
+        server.stop()
+
+    with serve(end) as server:
+        done = ask(cli, server.address)
+    assert (done.code, "nothing answers there now" in done.err) == (4, True), done.err
+    assert "fix: is the address right" in done.err
+
+
+def test_a_limit_of_pictures_says_what_to_change(cli: CommandLine, clips: Path) -> None:
+    words = "At most 2 video(s) may be provided in one prompt."
+    with serve(lambda *_: (400, {"error": {"message": words}})) as server:
+        done = ask(cli, server.address, *("--video", str(clips / "loud.mp4")) * 3)
+    assert "the server takes 2 videos at most in a request" in done.err
+    assert "limit-mm-per-prompt: {video: more than 2}" in done.err
+
+
+def test_fewer_frames_begin_at_what_the_server_may_have_taken(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    """60 s at two frames each second, 3 % too long: not a quarter of the frames is lost."""
+    minute = make_video(tmp_path / "minute.mp4", 60)
+
+    def answer(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        frames = body.get("media_io_kwargs", {}).get("video", {}).get("num_frames", 120)
+        if frames * 70 > 8192:
+            words = f"Input length ({frames * 70}) exceeds model's maximum context length (8192)."
+            return 400, {"error": {"message": words}}
+        return say("a")
+
+    with serve(answer) as server:
+        done = ask(cli, server.address, "--video", str(minute))
+        assert done.code == 0, done.err
+        assert server.chats()[-1]["media_io_kwargs"]["video"]["num_frames"] > 90

@@ -179,7 +179,10 @@ def test_another_question_begins_anew(cli: CommandLine, talk: Path) -> None:
     (folder / "state.json").write_text(json.dumps({"of": "another", "parts": []}))
     (folder / "part-0001.json").write_text(json.dumps({"answer": "old"}))
     with serve(notes) as server:
-        assert run(cli, server.address, talk).code == 0
+        done = run(cli, server.address, talk)
+        assert (done.code, "1 answers in notes.md.parts are of another" in done.err) == (1, True)
+        assert (folder / "part-0001.json").exists()
+        assert run(cli, server.address, talk, "--force").code == 0
     assert "old" not in (cli.home / "notes.md").read_text()
 
 
@@ -297,3 +300,24 @@ def test_trouble_of_one_server_is_not_the_others(cli: CommandLine, talk: Path) -
         gone = ("--url", "http://127.0.0.1:9", "--summarizer", joiner.address)
         done = cli("watch", str(talk), "--out", "n.md", *gone)
     assert (done.code, "nothing answers at http://127.0.0.1:9" in done.err) == (4, True), done.err
+
+
+def test_notes_that_cannot_be_joined_are_no_success(cli: CommandLine, talk: Path) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Answer | Iterator[str]:
+        if start_of(body) == "join" and "/render" not in path:
+            return 400, {"error": {"message": "something odd"}}
+        return notes(path, body)
+
+    with serve(answer) as server:
+        done = run(cli, server.address, talk)
+        assert (done.code, "the notes are not joined" in done.err) == (1, True)
+        assert "A point." in (cli.home / "notes.md").read_text()
+
+
+def test_a_transcript_without_sound_and_a_part_of_nothing(cli: CommandLine, talk: Path) -> None:
+    with serve(notes) as server:
+        given = ("--url", server.address, "--transcript", "--out", "t.srt", "--no-sound")
+        done = cli("watch", str(talk), *given)
+        assert (done.code, "the transcript is of what is shown" in done.err) == (0, True)
+        short = cli("watch", str(talk), "--url", server.address, "--segment", "1s")
+        assert (short.code, "a part has 5 s at least" in short.err) == (2, True)

@@ -570,3 +570,25 @@ def test_what_is_behind_it_is_said_at_the_start(cli: CommandLine) -> None:
     assert "behind the gateway is nothing, until it does" in told, told
     assert "\nfix: " in told
     assert stop(process) == 0
+
+
+def test_our_own_ask_decides_of_the_sound(cli: CommandLine, clips: Path) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        if path.endswith("/render"):
+            return 404, {}
+        return say("a", prompt=200 if "mm_processor_kwargs" in body else 100)
+
+    loud = ("What?", "--video", str(clips / "loud.mp4"))
+    with serve(answer) as server, gateway(cli, server) as running:
+        strict = cli("ask", "--url", running.address, *loud, "--strict", "--json")
+        assert (strict.code, strict.json()["sound"]) == (0, "heard"), strict.err
+        silent = cli("ask", "--url", running.address, *loud, "--no-sound", "--json")
+        assert silent.json()["prompt_tokens"] == 100
+
+
+def test_another_method_of_a_path(cli: CommandLine) -> None:
+    with serve(lambda *_: (200, {})) as server, gateway(cli, server) as running:
+        status, told = running.get("/v1/chat/completions")
+        assert (status, "takes POST alone" in told) == (405, True)
+        assert "/v1/models, /health, /metrics" in running.get("/v1/nothing")[1]
+        assert running.post({}, "/health")[0] == 405

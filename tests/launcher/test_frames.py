@@ -63,5 +63,29 @@ def test_a_refusal_always_leads_to_less(
     if plan.frames is None:
         assert 0 < plan.cut_s <= max(1.0, 0.9 * seconds)
     else:
-        assert plan.frames[1] < (frames or 33)
+        assert plan.frames[1] < (frames or max(33, int(2 * seconds) + 1))
         assert plan.frames[0] > 0
+
+
+def test_two_refusals_tell_what_sound_and_text_take() -> None:
+    """10,000 tokens of sound never fit: the video is cut at the third refusal, not asked for ever."""
+    plan, tries = FramePlan(), 0
+    while not plan.cut_s:
+        frames = plan.frames[1] if plan.frames else 800
+        words = (
+            f"Input length ({10_000 + 70 * frames}) exceeds model's maximum context length (8192)."
+        )
+        plan = shrink_frames(OTHER, plan, (video(400.0),), words)
+        tries += 1
+    assert tries <= 3
+    plan, tries = FramePlan(), 0
+    while True:
+        frames = plan.frames[1] if plan.frames else 120
+        tokens = 4_000 + 70 * frames
+        if tokens <= 8192:
+            break
+        words = f"Input length ({tokens}) exceeds model's maximum context length (8192)."
+        plan = shrink_frames(OTHER, plan, (video(60.0),), words)
+        tries += 1
+    assert tries <= 3
+    assert tokens > 0.85 * 8192

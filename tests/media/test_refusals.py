@@ -18,7 +18,7 @@ TOLD = {
     "omni-ready.m-garbage-audio": "the server finds no sound in the file",
     "omni-ready.m-garbage-image": "the server cannot read the picture",
     "omni-ready.m-prompt-plus-max_tokens-too-long": "longer than the server's context",
-    "omni-ready.m-three-images-limit-two": "the server takes 2 of kind image in a request",
+    "omni-ready.m-three-images-limit-two": "the server takes 2 images at most in a request",
     "omni-ready.m-too-long-prompt": "longer than the server's context",
     "omni-ready.m-truncated-mp4": "the server cannot open the video",
     "omni-ready.m-video-exceeds-encoder-cache": "longer than the server's context",

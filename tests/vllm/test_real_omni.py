@@ -104,7 +104,7 @@ def test_a_video_whose_sound_does_not_fit_is_cut(omni: Omni) -> None:
 def test_more_videos_than_are_allowed(omni: Omni) -> None:
     three = ("--video", "loud.mp4") * 3
     error = str(omni.ask(*three, code=1)["error"])
-    assert "the server takes 2 of kind" in error
+    assert "the server takes 2 videos at most" in error
 
 
 @pytest.fixture
