@@ -78,9 +78,10 @@ def shrink_frames(
     longest = max((video.duration_s for video in videos), default=0.0)
     limits = read_limits(words)
     # How many frames a server takes by itself is not known: 32, or two in a second (from 0.32).
-    # Too many is mended by the next refusal, too few is not.
+    # Too many is mended by the next refusal, too few is not; but with sound each refusal may leave
+    # that in a cache of vLLM 0.32.0 as sent, and what is asked then fails (seen on a real server).
     by_itself = count_frames(longest, view.video)
-    if not view.counts_video:
+    if not view.counts_video and not any(one.has_sound for one in videos):
         by_itself = max(by_itself, floor(longest * FRAMES_PER_S))
     used = before.frames[1] if before.frames else by_itself
     there, allowed = limits or (2, 1)
