@@ -62,7 +62,8 @@ _KNOWN = (
         NO_SOUND,
     ),
     _known(
-        r"Failed to apply \w+ on data=.*shape=\(0,",
+        r"Failed to apply \w+ on data=.*shape=\(0,|max\(\) arg is an empty sequence"
+        r"|\d+ video items, but instead found 0 prompt placeholders",
         "the server could read no frame of the video: its OpenCV does not know the codec (AV1?)",
         "ffmpeg -i FILE -c:v libx264 -c:a copy readable.mp4",
     ),
@@ -94,7 +95,7 @@ _KNOWN = (
         "the model takes text alone",
         "a recipe with the modality: spark-recipe list --modality video",
     ),
-    _known(r"Could not open video stream", "the server cannot open the video: it is damaged"),
+    _known(r"Could not open video stream", "the server cannot open the video: damaged, or no picture"),
     _known(r"cannot identify image file", "the server cannot read the picture"),
     _known(r"model `?([^`']+?)`? does not exist", "the server has no model {0}"),
     _known(

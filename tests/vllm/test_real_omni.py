@@ -11,11 +11,13 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import httpx
 import openai
 import pytest
 
+from spark_vllm_docker.media.refusals import explain_refusal
 from tests.conftest import ROOT, CommandLine, free_port
-from tests.media_files import make_picture, make_speech, make_video
+from tests.media_files import ffmpeg, make_picture, make_speech, make_video
 
 pytestmark = [pytest.mark.vllm, pytest.mark.docker, pytest.mark.timeout(900)]
 NAME = "sr-test-omni"
@@ -42,6 +44,14 @@ def omni(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omni]:
     make_video(home / "minute.mp4", 50, sound=speech)
     make_video(home / "long.mp4", 400, sound=speech, rate=2)
     make_picture(home / "picture.png")
+    make_video(home / "h264.mp4", 3)
+    source = ("-i", str(home / "loud.mp4"))
+    ffmpeg(
+        *source, *("-c:v", "libaom-av1", "-cpu-used", "8", "-c:a", "copy"), str(home / "av1.mp4")
+    )
+    ffmpeg(*source, "-vn", *("-c:a", "copy"), str(home / "sound.mp4"))
+    whole = (home / "h264.mp4").read_bytes()
+    (home / "cut.mp4").write_bytes(whole[: len(whole) // 3])
     text = (ROOT / "recipes/tiny-omni-cpu.yaml").read_text(encoding="utf-8")
     text = re.sub(r"port: \d+", f"port: {free_port()}", text)
     (home / "r.yaml").write_text(text.replace("name: tiny-omni-cpu", f"name: {NAME}"))
@@ -99,6 +109,43 @@ def test_a_video_whose_sound_does_not_fit_is_cut(omni: Omni) -> None:
     assert text.count("\n## ") >= 3
     assert '<img src="data:image/jpeg;base64,' in (omni.cli.home / "n.html").read_text()
     assert not (omni.cli.home / "long.notes.md.parts").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("av1.mp4", "its OpenCV does not know the codec"),
+        ("sound.mp4", "the server cannot open the video"),
+        ("cut.mp4", "the server cannot open the video"),
+        ("http://127.0.0.1:9/x.mp4", "the server cannot reach 127.0.0.1:9"),
+        ("http://no-host.invalid/x.mp4", "the server cannot reach no-host.invalid"),
+    ],
+)
+def test_what_the_server_cannot_see_is_one_clear_line(
+    omni: Omni, gateway: str, name: str, told: str
+) -> None:
+    """Its words, directly and through the gateway, as `ask` reads them."""
+    url = name
+    if not name.startswith("http"):
+        data = base64.b64encode((omni.cli.home / name).read_bytes()).decode()
+        url = f"data:video/mp4;base64,{data}"
+    part = {"type": "video_url", "video_url": {"url": url}}
+    body = {
+        "model": "tiny-omni",
+        "max_tokens": 2,
+        "messages": [{"role": "user", "content": [part]}],
+    }
+    for address in (omni.endpoint, gateway):
+        answer = httpx.post(f"{address}/chat/completions", json=body, timeout=120)
+        assert answer.status_code >= 400
+        refused = explain_refusal(answer.status_code, answer.text)
+        assert told in refused.message, refused.words
+
+
+def test_what_is_asked_about_is_looked_at_first(omni: Omni) -> None:
+    assert "does not know the codec" in str(omni.ask("--video", "av1.mp4", code=1)["error"])
+    assert "is sound alone" in str(omni.ask("--video", "sound.mp4", code=1)["error"])
+    assert "cut off or damaged" in str(omni.ask("--video", "cut.mp4", code=1)["error"])
 
 
 def test_more_videos_than_are_allowed(omni: Omni) -> None:
