@@ -95,7 +95,7 @@ _KNOWN = (
         "the model takes text alone",
         "a recipe with the modality: spark-recipe list --modality video",
     ),
-    _known(r"Could not open video stream", "the server cannot open the video: damaged, or no picture"),
+    _known(r"Could not open video stream", "the server cannot open the video: damaged, or none"),
     _known(r"cannot identify image file", "the server cannot read the picture"),
     _known(r"model `?([^`']+?)`? does not exist", "the server has no model {0}"),
     _known(
