@@ -13,6 +13,7 @@ from spark_vllm_docker.findings import printable
 Config = Mapping[str, Any]
 StateKind = Literal["mamba-1", "mamba-2", "gated-delta-net"]
 
+QWEN_OMNI = {"Qwen2_5OmniModel", "Qwen2_5OmniForConditionalGeneration"}
 # Decoders with the same full attention in every layer, whose KV cache is layers x heads.
 _PLAIN = {
     "LlamaForCausalLM",
@@ -21,8 +22,7 @@ _PLAIN = {
     "Qwen2MoeForCausalLM",
     "Qwen3ForCausalLM",
     "Qwen3MoeForCausalLM",
-    "Qwen2_5OmniModel",
-    "Qwen2_5OmniForConditionalGeneration",
+    *QWEN_OMNI,
     "GraniteForCausalLM",
     "OlmoForCausalLM",
     "Olmo2ForCausalLM",

@@ -132,16 +132,17 @@ def command(
             if html:
                 write_html(Path(html), watching, watched, summary, Path(folder))
     is_joined = bool(summary) or mode == "transcript" or len(watched.chapters) < 2
-    if not watched.failed and is_joined:
+    ok = is_joined and not watched.failed
+    if ok:
         answers.remove()
     _warn(watched, say)
     if watched.failed:
         meant.require_running()
     if as_json:
-        _write_json(watched, target, summary, ok=is_joined and not watched.failed)
+        _write_json(watched, target, summary, ok=ok)
     else:
         click.echo(str(target))
-    return int(bool(watched.failed) or not is_joined)
+    return int(not ok)
 
 
 def _choose_mode(notes: bool, transcript: bool, prompt: str | None) -> Mode:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from spark_vllm_docker.launcher.server_view import ServerView
     from spark_vllm_docker.media.chat import ChatServer, Listed
 
+_STILL_THERE_S = 3.0
+
 
 def server_options(command: Command) -> Command:
     """--url, --api-key and --model: which server and which of its models is meant."""
@@ -32,9 +34,6 @@ def server_options(command: Command) -> Command:
     ):
         decorated = decorate(decorated)
     return cast("Command", decorated)
-
-
-_STILL_THERE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)

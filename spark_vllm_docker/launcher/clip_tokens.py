@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spark_vllm_docker.catalog.layers import QWEN_OMNI
 from spark_vllm_docker.engine.protocol import Deployed
 from spark_vllm_docker.health.clips import ASPECT, FRAMES_PER_S, SECONDS
 from spark_vllm_docker.health.media_canaries import SOUND
@@ -19,7 +20,6 @@ from spark_vllm_docker.plan.video import Video, count_video
 from spark_vllm_docker.plan.video_plan import read_video_flags
 from spark_vllm_docker.recipe.serve import parse_serve
 
-_QWEN_OMNI = ("Qwen2_5OmniModel", "Qwen2_5OmniForConditionalGeneration")
 _QWEN_SOUND_PER_S, _MARKS = 25, 2
 
 
@@ -33,7 +33,7 @@ def expect_clips(deployed: Deployed, environ: Mapping[str, str]) -> dict[str, in
     shape, _ = find_model_shape(serve.model, environ)
     if shape is None:
         return {}
-    if shape.architecture in _QWEN_OMNI:
+    if shape.architecture in QWEN_OMNI:
         sound = round(_QWEN_SOUND_PER_S * SECONDS)
         return {"audio": sound, SOUND: sound + _MARKS}
     if not shape.video:
